@@ -179,13 +179,11 @@ def evaluate(
     labelled = pl.col(spec.label.column).is_not_null()
     frames = {name: rows.filter(labelled).collect() for name, rows in splits.items()}
     schema = load_schema(data)
-    sides: dict[Split, Rows] = {}
-    for name in ("train", "holdout"):
-        numeric, categorical = encode_rows(frames[name], schema.preprocessing)
-        sides[name] = Rows.of(spec.label, frames[name], numeric, categorical)
+    names: tuple[Split, ...] = ("train", "holdout")
+    parts = {name: [encode_rows(frames[name], schema.preprocessing)] for name in names}
+    train, held = (Rows.of(spec.label, frames[name], parts[name].copy) for name in names)
     baselines = {
-        b.name: score_baseline(b, sides["train"], sides["holdout"], spec.label)
-        for b in spec.evaluation.baselines
+        b.name: score_baseline(b, train, held, spec.label) for b in spec.evaluation.baselines
     }
     predict = load_predictor(model, spec.training.threads)
     holdout = Holdout.of(spec, frames["holdout"], ("", ""))
@@ -196,7 +194,7 @@ def evaluate(
         model=model.digest,
         data=data.digest,
         holdout=holdout,
-        predictions=predict(sides["holdout"].numeric, sides["holdout"].categorical),
+        predictions=predict(*parts["holdout"][0]),
         baselines=baselines,
         champion=None,
         size_bytes=sum(f.stat().st_size for f in Path(model.uri).iterdir()),

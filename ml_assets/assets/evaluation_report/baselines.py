@@ -32,6 +32,8 @@ BASELINE_ROWS = 500_000
 """Rows that baselines are fitted on where there are more: a step's memory has a bound."""
 HELD_BACK = 0.1
 """Share of the training rows by which boosting stops early: scikit-learn's own."""
+HELD_BACK_SEED = 2357136044
+"""Which they are: what scikit-learn draws from its state 0 to hold back the same rows."""
 SMOOTHING = 20
 """A group's rate counts as if this many rows at the overall rate had been seen as well."""
 CATEGORIES = 254
@@ -156,22 +158,28 @@ def _group_rate(
 
 
 class _Boosted:
-    """Histogram gradient boosting on the encoded features of both sides."""
+    """Histogram gradient boosting on the encoded features of both sides.
+
+    Scikit-learn makes its rows float64, twice over for a moment. Beside them lies one array, whose
+    last rows are those held back: left to scikit-learn they would be split off as another copy.
+    """
 
     def __init__(
         self, spec: GradientBoostingBaseline, train: Rows, holdout: Rows, label: LabelSpec
     ) -> None:
-        train_codes, holdout_codes = _capped(train.categorical, holdout.categorical)
-        self.label = train.label
-        self.train = np.hstack([train.numeric, train_codes])
-        self.holdout = np.hstack([holdout.numeric, holdout_codes])
-        numeric = train.numeric.shape[1]
+        order, self.learned = _held_back_last(train.label, label)
+        self.label = train.label[order]
+        self.train, numeric = train.features(order)
+        self.holdout, _ = holdout.features(np.arange(len(holdout.label)))
+        categorical = list(range(numeric, self.train.shape[1]))
+        for column in categorical:
+            _cap(self.train[:, column], self.holdout[:, column])
         # scikit-learn has no type stubs: its parameters' types are guessed from their defaults.
         self.options: dict[str, Any] = {
             "max_iter": spec.iterations,
-            "early_stopping": _can_hold_back(train.label, label),
+            "early_stopping": self.learned < len(order),
             "random_state": 0,
-            "categorical_features": list(range(numeric, self.train.shape[1])) or None,
+            "categorical_features": categorical or None,
         }
 
     def values(self) -> np.ndarray:
@@ -179,7 +187,8 @@ class _Boosted:
         from sklearn.ensemble import HistGradientBoostingRegressor
 
         with _threads_with_cores():
-            model = HistGradientBoostingRegressor(**self.options).fit(self.train, self.label)
+            model = HistGradientBoostingRegressor(**self.options)
+            model.fit(**self._rows(self.label))
             return np.asarray(model.predict(self.holdout))[:, None]
 
     def probabilities(self, outputs: int) -> np.ndarray:
@@ -193,13 +202,33 @@ class _Boosted:
             constant[:, 0 if outputs == 1 else known[0]] = known[0] if outputs == 1 else 1.0
             return constant
         with _threads_with_cores():
-            model = HistGradientBoostingClassifier(**self.options).fit(self.train, label)
+            model = HistGradientBoostingClassifier(**self.options)
+            model.fit(**self._rows(label))
             scores = model.predict_proba(self.holdout)
         if outputs == 1:
             return np.ascontiguousarray(scores[:, 1:])
         full = np.zeros((len(scores), outputs))
         full[:, known] = scores
         return full
+
+    def _rows(self, label: np.ndarray) -> dict[str, np.ndarray]:
+        """Those that are learned from, and those that are held back, as ``fit`` takes them."""
+        (own, held), (y, y_held) = (np.split(one, [self.learned]) for one in (self.train, label))
+        return {"X": own, "y": y, **({"X_val": held, "y_val": y_held} if len(held) else {})}
+
+
+def _held_back_last(values: np.ndarray, label: LabelSpec) -> tuple[NDArray[np.int64], int]:
+    """The order of the rows with those that are held back at its end; and how many come before."""
+    from sklearn.model_selection import train_test_split
+
+    rows = np.arange(len(values))
+    if not _can_hold_back(values, label):
+        return rows, len(rows)
+    classes = values if label.task in ("binary", "multiclass") else None
+    learned, held = train_test_split(
+        rows, test_size=HELD_BACK, stratify=classes, random_state=HELD_BACK_SEED
+    )
+    return np.concatenate([learned, held]), len(learned)
 
 
 def _can_hold_back(values: np.ndarray, label: LabelSpec) -> bool:
@@ -225,22 +254,15 @@ def _threads_with_cores() -> Iterator[None]:
         yield
 
 
-def _capped(train: np.ndarray, holdout: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Codes below ``CATEGORIES`` as float32; the rarest of a wider column are merged into one."""
-    columns = [_cap(t, h) for t, h in zip(train.T, holdout.T, strict=True)]
-    if not columns:
-        return train.astype(np.float32), holdout.astype(np.float32)
-    left, right = zip(*columns, strict=True)
-    return np.stack(left, axis=1), np.stack(right, axis=1)
-
-
-def _cap(train: np.ndarray, holdout: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _cap(train: NDArray[np.float32], holdout: NDArray[np.float32]) -> None:
+    """Bring a column's codes below ``CATEGORIES``, in place: the rarest become one."""
     words = int(max(train.max(initial=0), holdout.max(initial=0))) + 1
-    rows = np.bincount(train, minlength=words)
+    rows = np.bincount(train.astype(np.int64), minlength=words)
     common_first = np.argsort(-rows, kind="stable")
     code = np.empty(words, dtype=np.float32)
     code[common_first] = np.minimum(np.arange(words), CATEGORIES - 1)
-    return code[train], code[holdout]
+    for column in (train, holdout):
+        column[:] = code[column.astype(np.int64)]
 
 
 @dataclass(frozen=True)

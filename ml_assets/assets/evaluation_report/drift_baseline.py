@@ -94,8 +94,6 @@ class Baseline(Frozen):
 
 
 _PERIOD = "__period"
-_KEPT = 256 << 20
-"""Bytes of training rows that are kept while they are gone through again."""
 Commits = Mapping[str | None, CommitId]
 """Partition of feature_set -> where the training set read it."""
 
@@ -256,23 +254,15 @@ def labelled(rows: pl.DataFrame, label: LabelSpec) -> pl.DataFrame:
 
 
 class FramesOnDemand(Mapping[str | None, pl.DataFrame]):
-    """Period -> its rows, read each time that they are asked for; the first few are kept."""
+    """Period -> its rows, read each time that they are asked for: none are kept."""
 
     def __init__(
         self, keys: Iterable[str | None], read: Callable[[str | None], pl.LazyFrame]
     ) -> None:
         self._keys, self._read = tuple(keys), read
-        self._kept: dict[str | None, pl.DataFrame] = {}
-        self._room = _KEPT
 
     def __getitem__(self, key: str | None) -> pl.DataFrame:
-        if key in self._kept:
-            return self._kept[key]
-        frame = self._read(key).collect()
-        if frame.estimated_size() <= self._room:
-            self._room -= frame.estimated_size()
-            self._kept[key] = frame
-        return frame
+        return self._read(key).collect()
 
     def __iter__(self) -> Iterator[str | None]:
         return iter(self._keys)

@@ -5,6 +5,7 @@ Only the profile of the rows is kept: two periods, or a thousand files, merge by
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
@@ -212,18 +213,18 @@ def _samples(
     frames: Mapping[str | None, pl.DataFrame], spans: Mapping[str, Sequence[_Span]]
 ) -> dict[str, NDArray[np.float64]]:
     """Of each numeric column, finite values that are evenly spaced over all periods."""
-    strides = {
-        name: max(1, -(-sum(one.rows for one in told) // _EDGE_ROWS))
-        for name, told in spans.items()
-    }
+    rows = {name: sum(one.rows for one in told) for name, told in spans.items()}
+    strides = {name: max(1, ceil(count / _EDGE_ROWS)) for name, count in rows.items()}
     passed = dict.fromkeys(spans, 0)
-    parts: dict[str, list[NDArray[np.float64]]] = {name: [] for name in spans}
+    found = {name: np.empty(ceil(rows[name] / strides[name])) for name in spans}
     for frame in frames.values() if spans else ():
         for name, stride in strides.items():
             values = _finite(frame[name])
-            parts[name].append(values[-passed[name] % stride :: stride])
+            some = values[-passed[name] % stride :: stride]
+            begin = ceil(passed[name] / stride)
+            found[name][begin : begin + len(some)] = some
             passed[name] += len(values)
-    return {name: np.concatenate(found) for name, found in parts.items()}
+    return found
 
 
 def _numeric_bins(name: str, spans: Sequence[_Span], sample: NDArray[np.float64]) -> NumericBins:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -199,7 +200,7 @@ class Evaluator:
         asked = self.spec.evaluation.baselines
         groups = {name for one in asked if isinstance(one, GroupRateBaseline) for name in one.by}
         columns = None if any(isinstance(one, FunctionBaseline) for one in asked) else groups
-        return self._encoded("train", schema, columns), self._encoded("holdout", schema)
+        return self._side("train", schema, columns), self._side("holdout", schema)
 
     def _text_baselines(self, tokens: Tokens) -> dict[str, np.ndarray]:
         """The same of texts."""
@@ -220,20 +221,20 @@ class Evaluator:
         given, drawn = (texts_of(part, tokens) for part in zip(*halves, strict=True))
         return tuple(TextSample(given=a, drawn=b) for a, b in zip(given, drawn, strict=True))
 
-    def _encoded(
+    def _side(
         self, split: Split, schema: ShardSchema, columns: Collection[str] | None = None
     ) -> Rows:
-        """Encode a shard after the other: of all rows only these columns are kept beside."""
+        """Read a shard after the other: of all rows only these columns are kept."""
         self._bring(split, schema)
         kept = None if columns is None else {*columns, self.spec.label.column}
-        frames, numeric, categorical = [], [], []
-        for shard in each_shard(self.data, schema, split):
-            numbers, codes = encode_rows(shard, self.schema.preprocessing)
-            numeric.append(numbers)
-            categorical.append(codes)
-            frames.append(shard.select(n for n in shard.columns if kept is None or n in kept))
+        shards = partial(each_shard, self.data, schema, split)
+        frame = pl.concat(
+            shard.select(n for n in shard.columns if kept is None or n in kept)
+            for shard in shards()
+        )
+        read = self.schema.preprocessing
         return Rows.of(
-            self.spec.label, pl.concat(frames), np.concatenate(numeric), np.concatenate(categorical)
+            self.spec.label, frame, lambda: (encode_rows(shard, read) for shard in shards())
         )
 
 

@@ -1,7 +1,7 @@
 """The rows a model is judged on: labels as numbers, and the block that each row belongs to."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from heapq import nsmallest
@@ -9,6 +9,7 @@ from typing import assert_never
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from ml_assets.assets.evaluation_report.forecasts import persistence
 from ml_assets.errors import SpecError, counted, quoted
@@ -29,6 +30,11 @@ _SAMPLE = 64
 for one pair in two thousand."""
 
 
+Encoded = Callable[[], Iterable[tuple[NDArray[np.float32], NDArray[np.int32]]]]
+"""() -> the numbers [rows, m], NaN is allowed, and the codes [rows, c] of one shard after another.
+"""
+
+
 @dataclass(frozen=True)
 class Rows:
     """The rows of one split, raw and encoded, in one order."""
@@ -37,26 +43,34 @@ class Rows:
     """[n] the columns before encoding: of the training split those that a baseline reads."""
     label: np.ndarray
     """[n] as ``encode_labels`` gives it."""
-    numeric: np.ndarray
-    """[n, m] float32; NaN is allowed."""
-    categorical: np.ndarray
-    """[n, c] int32 codes, 0 for null or unknown."""
+    encoded: Encoded
+    """Made when it is asked for: it is the most of what there is to hold."""
 
     @classmethod
-    def of(
-        cls, label: LabelSpec, frame: pl.DataFrame, numeric: np.ndarray, categorical: np.ndarray
-    ) -> "Rows":
+    def of(cls, label: LabelSpec, frame: pl.DataFrame, encoded: Encoded) -> "Rows":
         """The rows with their labels encoded.
 
         Raises:
             SpecError: a label is null, or none of the declared ones.
         """
-        if not len(frame) == len(numeric) == len(categorical):
+        return cls(frame, encode_labels(label, frame), encoded)
+
+    def features(self, order: NDArray[np.int64]) -> tuple[NDArray[np.float32], int]:
+        """[n, m + c] the numbers and then the codes of the rows in this order; and m."""
+        place = np.argsort(order)
+        found, numbers, begin = np.zeros((len(order), 0), np.float32), 0, 0
+        for numeric, codes in self.encoded():
+            if not begin:
+                numbers = numeric.shape[1]
+                found = np.empty((len(order), numbers + codes.shape[1]), np.float32)
+            here = place[begin : begin + len(numeric)]
+            found[here, :numbers], found[here, numbers:] = numeric, codes
+            begin += len(numeric)
+        if begin != len(order):
             raise ValueError(
-                f"{counted(len(frame), 'row')}, {len(numeric)} numeric and {len(categorical)}"
-                " categorical: they must be the same rows"
+                f"{counted(len(order), 'row')}, {begin} encoded: they must be the same rows"
             )
-        return cls(frame, encode_labels(label, frame), numeric, categorical)
+        return found, numbers
 
 
 @dataclass(frozen=True)

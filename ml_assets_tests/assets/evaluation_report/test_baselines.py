@@ -1,8 +1,11 @@
 """The baselines: fitted on training rows only, the same twice, whole on what they never saw."""
 
+import tracemalloc
+
 import numpy as np
 import polars as pl
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from ml_assets.assets.evaluation_report.baselines import (
     Rows,
@@ -31,7 +34,7 @@ def rows(late, numeric=None, categorical=None, label=BINARY, **columns):
     frame = pl.DataFrame({label.column: late, **columns})
     numeric = np.zeros((count, 0), np.float32) if numeric is None else numeric
     categorical = np.zeros((count, 0), np.int32) if categorical is None else categorical
-    return Rows.of(label, frame, numeric, categorical)
+    return Rows.of(label, frame, lambda: [(numeric, categorical)])
 
 
 def test_the_constant_is_the_rate_of_the_training_split():
@@ -229,3 +232,46 @@ def test_boosting_is_a_baseline_of_rare_classes_and_few_rows_too(late, label):
     scores = score_baseline(GradientBoostingBaseline(kind="gradient_boosting"), own, own, label)
     assert scores.shape == (len(late), 3 if label is THREE else 1)
     assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("label", [BINARY, RENT], ids=["binary", "regression"])
+def test_boosting_is_what_scikit_learn_makes_of_the_same_rows_by_itself(label):
+    def some(seed, count):
+        rng = np.random.default_rng(seed)
+        numeric = rng.normal(size=(count, 2)).astype(np.float32)
+        codes = rng.choice(4, (count, 1), p=[0.4, 0.3, 0.2, 0.1]).astype(np.int32)
+        seen = numeric[:, 0] + codes[:, 0] + rng.normal(size=count) - 1
+        late = (seen > 0 if label is BINARY else seen).tolist()
+        return rows(late, numeric, codes, label=label), np.hstack([numeric, codes])
+
+    (train, own), (holdout, asked) = some(0, 2000), some(1, 500)
+    options = {"max_iter": 200, "early_stopping": True, "random_state": 0}
+    kind = HistGradientBoostingClassifier if label is BINARY else HistGradientBoostingRegressor
+    model = kind(**options, categorical_features=[2]).fit(own, train.label)
+    expected = model.predict_proba(asked)[:, 1:] if label is BINARY else model.predict(asked)
+    assert model.n_iter_ < 200
+    spec = GradientBoostingBaseline(kind="gradient_boosting", iterations=200)
+    assert np.array_equal(score_baseline(spec, train, holdout, label), expected.reshape(-1, 1))
+
+
+def test_boosting_holds_little_beside_what_scikit_learn_makes_of_the_rows():
+    count, numbers, words, parts = 20_000, 50, 10, 40
+
+    def shards():
+        rng = np.random.default_rng(0)
+        for _ in range(parts):
+            numeric = rng.normal(size=(count // parts, numbers)).astype(np.float32)
+            yield numeric, rng.integers(0, 20, (count // parts, words)).astype(np.int32)
+
+    train = Rows.of(BINARY, pl.DataFrame({"late": np.arange(count) % 3 == 0}), shards)
+    nobody = rows([True], np.zeros((1, numbers), np.float32), np.zeros((1, words), np.int32))
+    spec = GradientBoostingBaseline(kind="gradient_boosting", iterations=1)
+    score_baseline(spec, boosting_rows(0, 100), boosting_rows(1, 100), BINARY)  # its imports
+    tracemalloc.start()
+    try:
+        score_baseline(spec, train, nobody, BINARY)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    as_float64 = 8 * count * (numbers + words)
+    assert peak < 2.9 * as_float64, peak / as_float64

@@ -1,12 +1,14 @@
 """Histograms: what is counted where, that counts add up, and what a new word is."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import polars as pl
 import pytest
 
 from ml_assets.assets.drift_report.distances import distances
+from ml_assets.assets.evaluation_report.drift_baseline import FramesOnDemand
 from ml_assets.assets.evaluation_report.drift_profile import (
     KNOWN,
     BinColumns,
@@ -103,3 +105,27 @@ def test_the_distances_are_those_of_the_textbook() -> None:
     assert found.psi[0] == pytest.approx(((p - q) * np.log(p / q)).sum())
     assert found.js[0] == pytest.approx(jensenshannon(p, q, base=2))
     assert found.ks[0] == pytest.approx(0.2)
+
+
+def test_of_many_periods_only_the_sample_is_held() -> None:
+    rows, periods, columns = 5_000, 60, ["x", "y"]
+
+    def read(key: str | None) -> pl.LazyFrame:
+        draw = np.random.default_rng(int(key or 0))
+        return pl.LazyFrame({name: draw.normal(size=rows) for name in columns})
+
+    frames = FramesOnDemand([str(n) for n in range(periods)], read)
+    tracemalloc.start()
+    try:
+        found = make_profile(frames, columns, [])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sum(one.rows for one in found.periods) == rows * periods
+    sample = 8 * len(columns) * rows * periods / 2  # of more than 200,000 rows, each second one
+    assert peak < 2 * sample, peak / sample
+
+
+def test_rows_are_read_again_rather_than_held() -> None:
+    frames = FramesOnDemand(["a"], lambda _: pl.LazyFrame({"x": [1.0]}))
+    assert frames["a"] is not frames["a"]
