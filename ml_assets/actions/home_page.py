@@ -100,8 +100,14 @@ def _refused_last(name: str, lines: tuple[Happened, ...]) -> tuple[str, ...]:
     last = next((one.entry for one in lines if one.entry.decision is not None), None)
     if last is None or last.decision is None or last.decision.passed:
         return ()
-    said = f"Model {last.model[:12]} was refused: {one_line(last.decision.reason)}"
+    said = f"Model {last.model[:12]} was refused{_why(last.decision.reason)}"
     return (said, f"The evidence: ml-assets models report {name} --open")
+
+
+def _why(reason: str) -> str:
+    """What follows the word "refused"; the reason of the gates begins with that word itself."""
+    said = one_line(reason)
+    return said.removeprefix("refused") if said.startswith("refused by ") else f": {said}"
 
 
 def _came(entries: Sequence[LedgerEntry], move: LedgerEntry) -> tuple[str, ...]:
@@ -115,7 +121,7 @@ def _came(entries: Sequence[LedgerEntry], move: LedgerEntry) -> tuple[str, ...]:
     when = f"{refusal.time.astimezone(UTC):{_TIME}} UTC (ledger line {refusal.seq})"
     return (
         since,
-        f"It was released before, and refused since, on {when}: {one_line(refusal.reason)}. It"
+        f"It was released before, and refused since, on {when}{_why(refusal.reason)}. It"
         " stays until another model is released or somebody rolls back.",
     )
 
@@ -142,7 +148,7 @@ def _decided(lines: tuple[Happened, ...]) -> Tile:
     passed = last.entry.decision.passed
     what = "passed" if passed else "refused"
     said = f"model {last.entry.model[:12]}, {last.entry.time.astimezone(UTC):{_TIME}} UTC"
-    why = "" if passed else f": {one_line(last.entry.decision.reason)}"
+    why = "" if passed else _why(last.entry.decision.reason)
     about = f"{last.metric}; {said}{why}".removeprefix("; ")
     return Tile("last decision", what, about, "" if passed else "bad")
 

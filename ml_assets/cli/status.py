@@ -88,6 +88,7 @@ def _print_release(document: Mapping[str, Any]) -> None:
             _print_gates(refusal["gates"])
         if refusal["what_now"]:
             print(f"  note: {refusal['what_now']}")
+        print(f"  every decision, and why: ml-assets release history {name}")
     canary = document["canary"]
     if canary is not None:
         said = canary["decision"] or "it waits for rows that are newer than its holdout"

@@ -85,11 +85,13 @@ def test_a_pipeline_without_a_release_or_with_a_broken_spec_says_so(tmp_path: Pa
 def test_without_a_release_it_says_what_refused_it_and_where_to_look(tmp_path: Path) -> None:
     world = World(tmp_path).plant(irises)
     no = decision(evidence(A), gates=(gate("floor", passed=False),))
-    ours = no.model_copy(update={"pipeline": "irises"})
+    by = "refused by 1 of 1 gate: floor: auc 0.73 against 0.7"
+    ours = no.model_copy(update={"pipeline": "irises", "reason": by})
     record_decision(shared_snapshots(world.settings.snapshots), ours, "me")
     (state,) = states(world.settings).values()
     said, look, then = state.verdict.reasons
-    assert said.startswith("Model aaaaaaaaaaaa was refused: ")
+    assert said == f"Model aaaaaaaaaaaa was {by}"
+    assert "refused" not in {tile.name: tile for tile in state.tiles}["last decision"].below
     assert look == "The evidence: ml-assets models report irises --open"
     assert then == "After that is mended: ml-assets run irises"
 
