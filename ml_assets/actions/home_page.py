@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from ml_assets.actions.model_history import Happened, history
 from ml_assets.actions.status import standing_failure
 from ml_assets.assets.drift_report.last_report import find_report
+from ml_assets.assets.drift_report.windows import held_against
 from ml_assets.errors import MlAssetsError, StorageError, counted, one_line
 from ml_assets.load_extras import drawing_on
 from ml_assets.records.ledger.stages import (
@@ -24,6 +25,7 @@ from ml_assets.records.recalls import recalled
 from ml_assets.records.tracking.links import Links
 from ml_assets.reports.picture import Tile, Verdict
 from ml_assets.settings import Settings
+from ml_assets.spec.drift import how_to_watch
 from ml_assets.spec.load import pipeline_folders
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.spec.stages import SEARCH_STAGE
@@ -83,8 +85,9 @@ def _verdict(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Verdict:
     if move is None:
         why = failure or _refused_last(pipeline.name, lines)
         again = f"ml-assets run {pipeline.name}"
-        then = (*why, f"After that is mended: {again}" if why else again)
-        return Verdict("wait", f"Nothing is in {stage} yet", then)
+        if not why or again not in why[0]:  # what was interrupted says itself how it goes on
+            why = (*why, f"After that is mended: {again}" if why else again)
+        return Verdict("wait", f"Nothing is in {stage} yet", why)
     bad = recalled(pipeline.store, pipeline.store.resolve(), pipeline.name, move.model)
     said = _came(entries, move)
     headline = f"Model {move.model[:12]} is in {stage}"
@@ -165,8 +168,11 @@ def _data(pipeline: Pipeline) -> Tile:
 
 def _drift(pipeline: Pipeline) -> Tile:
     if pipeline.spec.drift is None:
-        return Tile("drift", "not watched", "the spec has no 'drift'")
+        return Tile("drift", "not watched", how_to_watch(pipeline.spec.partitions.cadence))
     try:
+        held = held_against(pipeline.now())
+        if isinstance(held, str):
+            return Tile("drift", "not looked for", held)
         found = find_report(pipeline)
     except StorageError:
         return Tile("drift", "nothing new", "no period is newer than the data of the release")

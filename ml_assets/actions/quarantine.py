@@ -87,7 +87,7 @@ def kept_since(pipeline: Pipeline, begun: datetime) -> Iterator[str]:
         where = "" if parts[0].partition is None else f" in {counted(len(parts), 'partition')}"
         yield (
             f"{sum(one.rows for one in parts):,} of {counted(sum(one.of for one in parts), 'row')}"
-            f" of {table}{where} in quarantine: {told}{more}; see ml-assets data quarantine show"
+            f" of the table {table!r}{where} in quarantine: {told}{more}; see ml-assets data quarantine show"
             f" {pipeline.name} {table}"
         )
 

@@ -27,7 +27,9 @@ from ml_assets.scaffold.time_columns import (
     find_key,
     find_time,
     in_their_partitions,
+    nearly_a_key,
     repeated_rows,
+    share_told,
     step_of,
 )
 from ml_assets.spec.automation import duration_text
@@ -160,6 +162,8 @@ def describe(
         notes += more
     keys = tuple(key) or find_key(typed, label, time, ahead)
     repeated = _check_key(typed.select(keys))
+    if time and not key and keys == (time,):
+        repeated = (*repeated, *nearly_a_key(typed, label, time))
     if time and (given.calendar or time in keys):
         typed, given = _as_moments(typed, time, given)
     series = time in keys and typed.schema[time] != pl.Date()
@@ -295,8 +299,8 @@ def _check_key(keys: pl.DataFrame) -> tuple[str, ...]:
     others = f"; {counted(len(twice) - 1, 'more key', 'are')} repeated" if len(twice) > 1 else ""
     raise SpecError(
         f"The key {names} does not tell the rows apart: {counted(rows, 'row', 'have')}"
-        f" {example}{others}. Name all of its columns by --key, or leave all but one of these"
-        " rows out."
+        f" {example}{others}. In all {share_told(len(again), len(keys))}. Name all of its columns"
+        " by --key, or leave all but one of these rows out."
     )
 
 
