@@ -161,9 +161,9 @@ def describe(
         given, more = in_their_partitions(typed, time, given)
         notes += more
     keys = tuple(key) or find_key(typed, label, time, ahead)
-    repeated = _check_key(typed.select(keys))
-    if time and not key and keys == (time,):
-        repeated = (*repeated, *nearly_a_key(typed, label, time))
+    repeated = _check_key(typed.select(keys)) + nearly_a_key(
+        typed, label, time, () if key else keys
+    )
     if time and (given.calendar or time in keys):
         typed, given = _as_moments(typed, time, given)
     series = time in keys and typed.schema[time] != pl.Date()

@@ -156,8 +156,16 @@ def share_told(rows: int, of: int) -> str:
     return f"{counted(rows, 'row', 'share')} it with another, {share}"
 
 
-def nearly_a_key(frame: pl.DataFrame, label: str, time: str) -> tuple[str, ...]:
-    """What is said of a column that would be the key in place of the time, but for a few rows."""
+def nearly_a_key(
+    frame: pl.DataFrame, label: str, time: str | None, found: Sequence[str]
+) -> tuple[str, ...]:
+    """What is said of a column that would be the key in place of the time, but for a few rows.
+
+    Args:
+        found: the key that was found; a person who names one knows why.
+    """
+    if time is None or found != (time,):
+        return ()
     for name in _able(frame, [label, time]):
         shared = len(repeated_rows(frame, [name]))
         if 0 < shared <= RARE * len(frame):
