@@ -23,11 +23,11 @@ from ml_assets.scaffold.find_input import Given
 from ml_assets.scaffold.labels import Label, label_of, with_classes
 from ml_assets.scaffold.time_columns import (
     Moments,
+    almost_key,
     check_time,
     find_key,
     find_time,
     in_their_partitions,
-    nearly_a_key,
     repeated_rows,
     share_told,
     step_of,
@@ -161,9 +161,7 @@ def describe(
         given, more = in_their_partitions(typed, time, given)
         notes += more
     keys = tuple(key) or find_key(typed, label, time, ahead)
-    repeated = _check_key(typed.select(keys)) + nearly_a_key(
-        typed, label, time, () if key else keys
-    )
+    repeated = _check_key(typed.select(keys)) + almost_key(typed, label, time, () if key else keys)
     if time and (given.calendar or time in keys):
         typed, given = _as_moments(typed, time, given)
     series = time in keys and typed.schema[time] != pl.Date()

@@ -156,7 +156,7 @@ def share_told(rows: int, of: int) -> str:
     return f"{counted(rows, 'row', 'share')} it with another, {share}"
 
 
-def nearly_a_key(
+def almost_key(
     frame: pl.DataFrame, label: str, time: str | None, found: Sequence[str]
 ) -> tuple[str, ...]:
     """What is said of a column that would be the key in place of the time, but for a few rows.
