@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from ml_assets.actions.model_history import Happened, history
 from ml_assets.actions.status import standing_failure
 from ml_assets.assets.drift_report.last_report import find_report
+from ml_assets.assets.drift_report.windows import held_against
 from ml_assets.errors import MlAssetsError, StorageError, counted, one_line
 from ml_assets.load_extras import drawing_on
 from ml_assets.records.ledger.stages import (
@@ -24,6 +25,7 @@ from ml_assets.records.recalls import recalled
 from ml_assets.records.tracking.links import Links
 from ml_assets.reports.picture import Tile, Verdict
 from ml_assets.settings import Settings
+from ml_assets.spec.drift import how_to_watch
 from ml_assets.spec.load import pipeline_folders
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.spec.stages import SEARCH_STAGE
@@ -83,8 +85,9 @@ def _verdict(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Verdict:
     if move is None:
         why = failure or _refused_last(pipeline.name, lines)
         again = f"ml-assets run {pipeline.name}"
-        then = (*why, f"After that is mended: {again}" if why else again)
-        return Verdict("wait", f"Nothing is in {stage} yet", then)
+        if not why or again not in why[0]:  # what was interrupted says itself how it goes on
+            why = (*why, f"After that is mended: {again}" if why else again)
+        return Verdict("wait", f"Nothing is in {stage} yet", why)
     bad = recalled(pipeline.store, pipeline.store.resolve(), pipeline.name, move.model)
     said = _came(entries, move)
     headline = f"Model {move.model[:12]} is in {stage}"
@@ -100,8 +103,14 @@ def _refused_last(name: str, lines: tuple[Happened, ...]) -> tuple[str, ...]:
     last = next((one.entry for one in lines if one.entry.decision is not None), None)
     if last is None or last.decision is None or last.decision.passed:
         return ()
-    said = f"Model {last.model[:12]} was refused: {one_line(last.decision.reason)}"
+    said = f"Model {last.model[:12]} was refused{_why(last.decision.reason)}"
     return (said, f"The evidence: ml-assets models report {name} --open")
+
+
+def _why(reason: str) -> str:
+    """What follows the word "refused"; the reason of the gates begins with that word itself."""
+    said = one_line(reason)
+    return said.removeprefix("refused") if said.startswith("refused by ") else f": {said}"
 
 
 def _came(entries: Sequence[LedgerEntry], move: LedgerEntry) -> tuple[str, ...]:
@@ -115,7 +124,7 @@ def _came(entries: Sequence[LedgerEntry], move: LedgerEntry) -> tuple[str, ...]:
     when = f"{refusal.time.astimezone(UTC):{_TIME}} UTC (ledger line {refusal.seq})"
     return (
         since,
-        f"It was released before, and refused since, on {when}: {one_line(refusal.reason)}. It"
+        f"It was released before, and refused since, on {when}{_why(refusal.reason)}. It"
         " stays until another model is released or somebody rolls back.",
     )
 
@@ -142,7 +151,7 @@ def _decided(lines: tuple[Happened, ...]) -> Tile:
     passed = last.entry.decision.passed
     what = "passed" if passed else "refused"
     said = f"model {last.entry.model[:12]}, {last.entry.time.astimezone(UTC):{_TIME}} UTC"
-    why = "" if passed else f": {one_line(last.entry.decision.reason)}"
+    why = "" if passed else _why(last.entry.decision.reason)
     about = f"{last.metric}; {said}{why}".removeprefix("; ")
     return Tile("last decision", what, about, "" if passed else "bad")
 
@@ -159,8 +168,11 @@ def _data(pipeline: Pipeline) -> Tile:
 
 def _drift(pipeline: Pipeline) -> Tile:
     if pipeline.spec.drift is None:
-        return Tile("drift", "not watched", "the spec has no 'drift'")
+        return Tile("drift", "not watched", how_to_watch(pipeline.spec.partitions.cadence))
     try:
+        held = held_against(pipeline.now())
+        if isinstance(held, str):
+            return Tile("drift", "not looked for", held)
         found = find_report(pipeline)
     except StorageError:
         return Tile("drift", "nothing new", "no period is newer than the data of the release")

@@ -87,8 +87,8 @@ def kept_since(pipeline: Pipeline, begun: datetime) -> Iterator[str]:
         where = "" if parts[0].partition is None else f" in {counted(len(parts), 'partition')}"
         yield (
             f"{sum(one.rows for one in parts):,} of {counted(sum(one.of for one in parts), 'row')}"
-            f" of {table}{where} in quarantine: {told}{more}; see ml-assets data quarantine show"
-            f" {pipeline.name} {table}"
+            f" of the table {table!r}{where} in quarantine: {told}{more}; see ml-assets data"
+            f" quarantine show {pipeline.name} {table}"
         )
 
 

@@ -18,9 +18,9 @@ from ml_assets.records.ledger.replay import what_now
 from ml_assets.records.ledger.stages import (
     decision_line,
     latest_decision,
-    override_line,
     stage_line,
     standing_override,
+    standing_refusal,
 )
 from ml_assets.records.recalls import Quarantine, quarantine, recalled, said_of
 from ml_assets.records.recent_runs import last_failure
@@ -209,9 +209,9 @@ def _canary(
 def _refusal(pipeline: Pipeline, entries: tuple[LedgerEntry, ...]) -> dict[str, Any] | None:
     """The newest decision, where it refused its model and nobody answers for it: what was released
     before still stands."""
-    line = next((entry for entry in reversed(entries) if entry.decision is not None), None)
+    line = standing_refusal(entries)
     decision = line.decision if line else None
-    if line is None or decision is None or decision.passed or override_line(entries, line):
+    if decision is None:
         return None
     spec = pipeline.spec
     advice = what_now(entries, spec.release.to, spec.gates, decision.gates, pipeline.name)

@@ -23,6 +23,7 @@ from ml_assets.records.experiments import (
     RECORD,
     REPORT,
     SPENT,
+    STOPPED,
     STUDY,
     Begun,
     FailedStep,
@@ -212,5 +213,5 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, MlAssetsError):
         return str(error)
     if isinstance(error, KeyboardInterrupt | dg.DagsterExecutionInterruptedError):
-        return "It was stopped."
+        return STOPPED
     return f"{type(error).__name__}: {error}"

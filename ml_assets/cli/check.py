@@ -37,6 +37,7 @@ def check(pipeline: str | None, deep: bool, steps: int | None) -> int:
         all_mistakes,
         cluster_trouble,
         missing_here,
+        not_looked_at,
         warnings_of,
     )
     from ml_assets.spec.load import find_pipeline, pipeline_folders
@@ -52,6 +53,8 @@ def check(pipeline: str | None, deep: bool, steps: int | None) -> int:
         print(f"{name}: {counted(len(found), 'mistake') if found else good}")
         for mistake in found:
             print(f"  {mistake}")
+        if unseen := not_looked_at(folder):
+            print(f"  note: {unseen}")
         for warning in (*missing_here(folder, settings), *warnings_of(folder, settings)):
             print(f"  warning: {warning}")
         if deep and not found:

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 
 @click.command
-@options.pipeline
+@options.any_pipeline
 @options.as_json
-def status(pipeline: str, as_json: bool) -> None:
+def status(pipeline: str | None, as_json: bool) -> None:
     """Show a pipeline's assets and its release.
 
-    `ml-assets run --dry-run` says what is due.
+    Without PIPELINE it lists all pipelines, and where each of them stands. `ml-assets run
+    --dry-run` says what is due.
 
     \b
       ml-assets status flight_delays --json   every version, and its inputs
@@ -30,6 +31,11 @@ def status(pipeline: str, as_json: bool) -> None:
     settings = read_settings()
     if _is_begun(settings):
         settings = prepared_settings()
+    if pipeline is None:
+        if as_json:
+            raise click.UsageError("Name a PIPELINE: --json is the whole state of one.")
+        _print_all(settings)
+        return
     from ml_assets.store.pipeline_context import open_pipeline
 
     opened = open_pipeline(pipeline, settings)
@@ -41,6 +47,28 @@ def status(pipeline: str, as_json: bool) -> None:
     _print_release(document)
     if _is_begun(settings):
         _print_tracking(opened)
+
+
+def _print_all(settings: Settings) -> None:
+    """Print a line for each pipeline, as the first page of the UI has it."""
+    from ml_assets.spec.load import pipeline_folders
+
+    names = sorted(pipeline_folders(settings))
+    if not names:
+        print("there is no pipeline yet; make one: ml-assets new NAME --from FILE --label COLUMN")
+        return
+    if not _is_begun(settings):
+        print(f"nothing is made yet in the state folder {settings.home}")
+        print(f"make it: ml-assets run PIPELINE, one of {', '.join(names)}")
+        return
+    from ml_assets.actions.home_page import states
+
+    width = max(map(len, names))
+    for name, state in states(settings).items():
+        headline, why = state.verdict.headline, (*state.verdict.reasons, "")[0]
+        said = why.partition("\n")[0]
+        print(f"{name:{width}}  {headline}{f': {said}' if said else ''}")
+    print("more of one: ml-assets status PIPELINE")
 
 
 def _print_tracking(pipeline: "Pipeline") -> None:
@@ -88,6 +116,7 @@ def _print_release(document: Mapping[str, Any]) -> None:
             _print_gates(refusal["gates"])
         if refusal["what_now"]:
             print(f"  note: {refusal['what_now']}")
+        print(f"  every decision, and why: ml-assets release history {name}")
     canary = document["canary"]
     if canary is not None:
         said = canary["decision"] or "it waits for rows that are newer than its holdout"

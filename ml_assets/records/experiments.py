@@ -106,6 +106,10 @@ class TrainingUse(Frozen):
     """The lowest."""
 
 
+STOPPED = "It was stopped."
+"""The reason of a step that did not fail: a person interrupted its run."""
+
+
 class FailedStep(Frozen):
     """A step that ended with an error."""
 

@@ -27,6 +27,7 @@ from ml_assets.records.ledger.stages import (
     decision_line,
     override_line,
     stage_line,
+    standing_refusal,
 )
 from ml_assets.records.recalls import quarantine, require_sound_model, said_of
 from ml_assets.spec.certificate import Certificate, Provenance
@@ -96,12 +97,25 @@ def load_release(
             f"Model {waits[:12]} is in canary and has to be judged first:"
             f" ml-assets release promote {pipeline}"
             if waits
-            else f"Release one first: ml-assets run {pipeline}"
+            else f"{_newest_refused(entries, pipeline)}Release one first: ml-assets run {pipeline}"
         )
         raise NothingReleased(f"{pipeline} has no model in {stage}. {then}")
     led = entry if entry.because is None else decided_move(entries, entry.model)
     found = load_model(store, objects, pipeline, entry.model, at, moved=led)
     return LoadedRelease(**vars(found), entry=entry)
+
+
+def _newest_refused(entries: Sequence[LedgerEntry], pipeline: str) -> str:
+    """That the newest model was refused, and by what; empty where it was not."""
+    line = standing_refusal(entries)
+    if line is None or line.decision is None:
+        return ""
+    failed = [gate.name for gate in line.decision.gates if not gate.passed]
+    by = f" by {', '.join(failed)}" if failed else ""
+    return (
+        f"The newest, model {line.model[:12]}, was refused{by}: ml-assets release history"
+        f" {pipeline} says why. "
+    )
 
 
 def load_model(

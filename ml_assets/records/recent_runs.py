@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ml_assets.errors import UnknownRun, counted, own_lines
 from ml_assets.records import experiments
 from ml_assets.records.data_failures import data_failure, log_of
-from ml_assets.records.experiments import RunFolder, RunStory
+from ml_assets.records.experiments import STOPPED, RunFolder, RunStory
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import override_line, stage_of, stages
 from ml_assets.records.model_changes import Candidate
@@ -18,6 +18,7 @@ from ml_assets.store.snapshots import MAIN
 LAST = 20
 """Runs that are shown unless told otherwise."""
 _FAILED = "failed at "
+_INTERRUPTED = "interrupted at "
 _FIRST = 4
 """Fewest characters that name a run or a model."""
 
@@ -104,9 +105,14 @@ def last_failure(pipeline: Pipeline) -> str | None:
     if data := data_failure(pipeline.now()):
         return data
     newest = next(iter(rows(pipeline, 1)), None)
-    if newest is None or not newest.outcome.said.startswith(_FAILED):
+    if newest is None or not newest.outcome.said.startswith((_FAILED, _INTERRUPTED)):
         return None
     when = f"{newest.time:%Y-%m-%d %H:%M} UTC"
+    if newest.outcome.said.startswith(_INTERRUPTED):
+        return (
+            f"the last run, {newest.run[:8]} of {when}, was {newest.outcome.said}. What was made is"
+            f" kept, and the next run goes on from there: ml-assets run {pipeline.name}"
+        )
     why = own_lines(newest.outcome.why)
     said = f"the last run, {newest.run[:8]} of {when}, {newest.outcome.said}: {why}"
     return f"{said}{log_of(newest.run)}"
@@ -147,6 +153,10 @@ def _outcome(story: RunStory, entries: Sequence[LedgerEntry]) -> RunStatus:
     made = {"training_set": story.data, "trained_model": story.model}
     refused = line is not None and line.decision is not None and not line.decision.passed
     ended = failed is not None and not made.get(failed.stage)
+    if failed and ended and failed.reason == STOPPED:
+        return RunStatus(
+            "wait", f"{_INTERRUPTED}{failed.stage}", "The next run goes on from there."
+        )
     if failed and ended and not (failed.stage == "released_model" and refused):
         return RunStatus("bad", f"{_FAILED}{failed.stage}", failed.reason)
     if line is not None and line.decision is not None:

@@ -23,11 +23,13 @@ from ml_assets.scaffold.find_input import Given
 from ml_assets.scaffold.labels import Label, label_of, with_classes
 from ml_assets.scaffold.time_columns import (
     Moments,
+    almost_key,
     check_time,
     find_key,
     find_time,
     in_their_partitions,
     repeated_rows,
+    share_told,
     step_of,
 )
 from ml_assets.spec.automation import duration_text
@@ -159,7 +161,7 @@ def describe(
         given, more = in_their_partitions(typed, time, given)
         notes += more
     keys = tuple(key) or find_key(typed, label, time, ahead)
-    repeated = _check_key(typed.select(keys))
+    repeated = _check_key(typed.select(keys)) + almost_key(typed, label, time, () if key else keys)
     if time and (given.calendar or time in keys):
         typed, given = _as_moments(typed, time, given)
     series = time in keys and typed.schema[time] != pl.Date()
@@ -295,8 +297,8 @@ def _check_key(keys: pl.DataFrame) -> tuple[str, ...]:
     others = f"; {counted(len(twice) - 1, 'more key', 'are')} repeated" if len(twice) > 1 else ""
     raise SpecError(
         f"The key {names} does not tell the rows apart: {counted(rows, 'row', 'have')}"
-        f" {example}{others}. Name all of its columns by --key, or leave all but one of these"
-        " rows out."
+        f" {example}{others}. In all {share_told(len(again), len(keys))}. Name all of its columns"
+        " by --key, or leave all but one of these rows out."
     )
 
 

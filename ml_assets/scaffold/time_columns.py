@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,7 +11,7 @@ import polars as pl
 
 from ml_assets.assets.raw_snapshot.text_values import TextFormat
 from ml_assets.assets.validated_table.contract.proposal import RARE
-from ml_assets.errors import SpecError, counted, quoted
+from ml_assets.errors import SpecError, counted, quoted, visible
 from ml_assets.scaffold.column_types import DTYPES
 from ml_assets.scaffold.columns import EXPECTED_TIMES, unread_time
 from ml_assets.scaffold.find_input import ONE_TABLE, Given, as_one_table
@@ -110,12 +111,7 @@ def find_key(
     Raises:
         SpecError: no one, two or three of them do.
     """
-    able = (pl.Int64(), pl.String(), pl.Date(), pl.Datetime("us", "UTC"))
-    columns = [
-        name
-        for name, dtype in frame.schema.items()
-        if name not in (label, time) and dtype in able and not frame[name].null_count()
-    ]
+    columns = _able(frame, [label, *([time] if time else [])])
     tried = [*_candidates(columns, time, only_series=ahead is not None)]
     if time:  # a numbered store or station is what a series is of; a measured number is no key
         tried += _candidates([*_numbered(frame, label, time), *columns], time, only_series=True)
@@ -127,10 +123,68 @@ def find_key(
     names = ", ".join(frame.columns[:_SHOWN])
     more = f" and {counted(frame.width - _SHOWN, 'more column')}" if frame.width > _SHOWN else ""
     raise SpecError(
-        "No column tells the rows apart, nor do two or three. Name the columns that do by --key"
+        "No column tells the rows apart, nor do two or three."
+        f"{_copies(frame)}{_nearest(frame, columns)} Name the columns that do by --key"
         f" COLUMN[,COLUMN]; where none do, add one that numbers the rows. The table has"
         f" {names}{more}."
     )
+
+
+def _copies(frame: pl.DataFrame) -> str:
+    """How many rows are whole copies of others, for then no columns can tell them apart."""
+    copies = len(frame) - frame.n_unique()
+    if not copies:
+        return ""
+    return (
+        f" {counted(copies, 'row', 'repeat')} another one in every column,"
+        f" {copies / len(frame):.1%} of all: take the copies out."
+    )
+
+
+def _nearest(frame: pl.DataFrame, columns: Sequence[str]) -> str:
+    """The column that does best, and by how much it fails."""
+    shared = {name: len(repeated_rows(frame, [name])) for name in columns}
+    name = min(shared, key=shared.__getitem__, default="")
+    if not name or 2 * shared[name] > len(frame):
+        return ""
+    return f" The nearest is {name!r}: {share_told(shared[name], len(frame))}."
+
+
+def share_told(rows: int, of: int) -> str:
+    """How many rows share their key with another, and how many may."""
+    share = f"{rows / of:.1%} of all, and at most {RARE:.0%} may"
+    return f"{counted(rows, 'row', 'share')} it with another, {share}"
+
+
+def almost_key(
+    frame: pl.DataFrame, label: str, time: str | None, found: Sequence[str]
+) -> tuple[str, ...]:
+    """What is said of a column that would be the key in place of the time, but for a few rows.
+
+    Args:
+        found: the key that was found; a person who names one knows why.
+    """
+    if time is None or found != (time,):
+        return ()
+    for name in _able(frame, [label, time]):
+        shared = len(repeated_rows(frame, [name]))
+        if 0 < shared <= RARE * len(frame):
+            return (
+                f"{name} is nearly a key: {counted(shared, 'row', 'share')} it with another. To"
+                f" have it as the key, name it by --key {visible(shlex.quote(name))}: the contract"
+                " then keeps these rows back",
+            )
+    return ()
+
+
+def _able(frame: pl.DataFrame, others: Sequence[str]) -> list[str]:
+    """The columns that can be a key, by their type and as no value is missing."""
+    able = (pl.Int64(), pl.String(), pl.Date(), pl.Datetime("us", "UTC"))
+    return [
+        name
+        for name, dtype in frame.schema.items()
+        if name not in others and dtype in able and not frame[name].null_count()
+    ]
 
 
 def repeated_rows(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:

@@ -114,6 +114,16 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (len(name.partition("-")[0]), name))
 
 
+_CUT = "by time, drift: {every: 1 week}, or by number, drift: {rows: 500}"
+
+
+def how_to_watch(cadence: str) -> str:
+    """Return what a spec without drift lacks, as its partitions have it."""
+    if cadence != "none":
+        return "its spec has no 'drift'. Add to it: drift: {}"
+    return f"its spec has no 'drift'. Add to it how new rows are cut into periods: {_CUT}"
+
+
 def drift_problems(
     drift: DriftSpec | None, cadence: str, features: Sequence[str]
 ) -> Iterator[Misfit]:
@@ -131,10 +141,7 @@ def drift_problems(
             yield Misfit(("drift", name), f"{said}: remove it")
         return
     if len(cut) != 1:
-        said = (
-            "there are no partitions, so state how new rows are cut into periods: by time,"
-            " drift: {every: 1 week}, or by number, drift: {rows: 500}"
-        )
+        said = f"there are no partitions, so state how new rows are cut into periods: {_CUT}"
         yield Misfit(("drift",), said)
     if drift.seasonal is not None:
         said = "drift.seasonal counts partitions, and there are none: remove it, or set partitions"

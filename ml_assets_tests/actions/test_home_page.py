@@ -2,6 +2,7 @@
 
 import http.client
 import re
+import shutil
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -9,10 +10,13 @@ from pathlib import Path
 from ml_assets.actions.home_page import HomePageEntry, Verdict, _came, states
 from ml_assets.actions.report_server import serving_reports
 from ml_assets.assets.released_model.rollback import RolledBack, Way, append_rollback
+from ml_assets.automation.planner.candidate_runs import drift_candidate
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion
+from ml_assets.reports.picture import Tile
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.store.open import shared_snapshots
+from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.records.conftest import (
     PIPELINE,
     A,
@@ -71,6 +75,34 @@ def test_it_says_what_is_in_production_by_whose_word_and_what_was_decided_last(
             assert f'href="{escape(url)}"' in shown
 
 
+def test_a_release_without_a_baseline_is_told_alike_here_by_run_and_by_data_drift(
+    released: World, tmp_path: Path
+) -> None:
+    for name in ("state", "sources", "pipelines"):
+        shutil.copytree(released.root / name, tmp_path / name)
+    world = World(tmp_path, released.extra)
+
+    def drift_tile() -> Tile:
+        return next(one for one in states(world.settings)["irises"].tiles if one.name == "drift")
+
+    whole = (
+        "its spec has no 'drift'. Add to it how new rows are cut into periods: by time, drift:"
+        " {every: 1 week}, or by number, drift: {rows: 500}"
+    )
+    assert drift_tile().below == whole
+    assert f"irises watches for no drift: {whole}" in world.cli("data", "drift", "irises", code=1)
+
+    spec = world.pipelines / "irises" / "defs.yaml"
+    spec.write_text(f"{spec.read_text()}  drift: {{rows: 50}}\n")
+    tile, pipeline = drift_tile(), open_pipeline("irises", world.settings)
+    assert tile.value == "not looked for"
+    assert tile.below.endswith(
+        "was released without a baseline, so no drift is looked for; the next release has one"
+    )
+    assert drift_candidate(pipeline) == tile.below
+    assert tile.below in world.cli("data", "drift", "irises", code=1)
+
+
 def test_a_pipeline_without_a_release_or_with_a_broken_spec_says_so(tmp_path: Path) -> None:
     world = World(tmp_path).plant(irises)
     (state,) = states(world.settings).values()
@@ -85,11 +117,13 @@ def test_a_pipeline_without_a_release_or_with_a_broken_spec_says_so(tmp_path: Pa
 def test_without_a_release_it_says_what_refused_it_and_where_to_look(tmp_path: Path) -> None:
     world = World(tmp_path).plant(irises)
     no = decision(evidence(A), gates=(gate("floor", passed=False),))
-    ours = no.model_copy(update={"pipeline": "irises"})
+    by = "refused by 1 of 1 gate: floor: auc 0.73 against 0.7"
+    ours = no.model_copy(update={"pipeline": "irises", "reason": by})
     record_decision(shared_snapshots(world.settings.snapshots), ours, "me")
     (state,) = states(world.settings).values()
     said, look, then = state.verdict.reasons
-    assert said.startswith("Model aaaaaaaaaaaa was refused: ")
+    assert said == f"Model aaaaaaaaaaaa was {by}"
+    assert "refused" not in {tile.name: tile for tile in state.tiles}["last decision"].below
     assert look == "The evidence: ml-assets models report irises --open"
     assert then == "After that is mended: ml-assets run irises"
 

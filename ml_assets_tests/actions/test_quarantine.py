@@ -65,7 +65,7 @@ def test_a_run_ends_with_the_rows_that_it_kept_back_and_the_next_with_none(tmp_p
     flats = world.sources / "flats.csv"
     lines = flats.read_text().splitlines()
     flats.write_text("\n".join([*lines, *lines[1:4]]))
-    told = r"kept     6 of 1,603 rows of flats in quarantine: 6 by unique__flat__\w{6};"
+    told = r"kept     6 of 1,603 rows of the table 'flats' in quarantine: 6 by unique__flat__\w{6};"
     run = ("run", "rents", "--through", "validated_table")
     see = "see ml-assets data quarantine show rents flats"
     assert re.search(f"\n{told} {see}\n", world.cli(*run))

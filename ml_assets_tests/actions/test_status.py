@@ -1,9 +1,15 @@
 """`ml-assets status`: what it says of a release is of the release."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from ml_assets.actions.home_page import states
+from ml_assets.adapters.run_journal import _reason
+from ml_assets.records.experiments import FAILED, Begun, FailedStep, Words, add, begin
+from ml_assets.spec.base import canonical_json
+from ml_assets.store.open import shared_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -39,3 +45,22 @@ def test_a_failure_whose_cause_is_gone_does_not_stand(tmp_path: Path) -> None:
     assert "failed at training_set" in world.cli("status", "irises"), "it was not read again yet"
     world.cli("run", "irises")
     assert "failed at" not in world.cli("status", "irises")
+
+
+def test_a_run_that_was_interrupted_is_told_as_such_with_how_it_goes_on(tmp_path: Path) -> None:
+    world = World(tmp_path).plant(irises)
+    store, run, now = shared_snapshots(world.settings.snapshots), "c0ffee00" * 4, datetime.now(UTC)
+    words = Words.of({"goal": "0.9"})
+    begin(
+        store,
+        Begun(pipeline="irises", run=run, trigger="by hand", words=words, config={}, time=now),
+    )
+    stopped = FailedStep(stage="trained_model", reason=_reason(KeyboardInterrupt()), time=now)
+    add(store, "irises", run, {FAILED: canonical_json(stopped)})
+    said = world.cli("status", "irises")
+    assert "was interrupted at trained_model. What was made is kept" in said
+    assert "the next run goes on from there: ml-assets run irises" in said
+    assert "failed" not in said
+    (state,) = states(world.settings).values()
+    (only,) = state.verdict.reasons
+    assert only.endswith("ml-assets run irises"), "nothing is to be mended"

@@ -288,3 +288,26 @@ def test_a_canary_that_the_next_model_always_replaces_is_warned_of(tmp_path: Pat
     for periods, expected in ((1, False), (2, True)):
         spec.write_text(f"{text}  release: {{canary: {{periods: {periods}}}}}\n")
         assert (warned in world.cli("check", "deliveries")) is expected
+
+
+def test_mistakes_of_several_kinds_are_told_at_once(world):
+    (world.pipelines / "irises" / "flowers.json").write_bytes(b"{nope")
+    world.edit("irises", ("petal_width]", "petal_wdth]"))
+    told = world.cli("check", "irises", code=1)
+    assert told.startswith("irises: 2 mistakes")
+    assert "sources.flowers.contract" in told
+    assert "features.numeric is 'petal_wdth'" in told, "the contract does not hide it"
+    assert "first, then run" not in told, "everything was looked at"
+
+
+def test_what_a_mistake_keeps_from_being_looked_at_is_told(world):
+    (world.pipelines / "irises" / "flowers.json").write_bytes(b"{nope")
+    world.edit("irises", ("features.py:build", "features.py:bild"))
+    told = world.cli("check", "irises", code=1)
+    assert told.startswith("irises: 2 mistakes")
+    assert "note: no function was called, so its columns were not looked at" in told
+    world.edit("irises", ("epochs: ", "epoks: "))
+    told = world.cli("check", "irises", code=1)
+    assert "sources.flowers.contract" not in told
+    assert "note: the contracts, the functions and the other files that the spec names" in told
+    assert "correct defs.yaml first, then run ml-assets check irises again" in told

@@ -101,6 +101,18 @@ def test_status_before_anything_is_made_says_what_to_do(home: Path, cli: Cli) ->
     assert not (home / "state").exists(), "a question makes no folder"
 
 
+def test_status_without_a_name_lists_all_pipelines(home: Path, cli: Cli) -> None:
+    assert "there is no pipeline yet; make one: ml-assets new" in cli("status").out
+    irises.plant(home, home / "sources")
+    assert "make it: ml-assets run PIPELINE, one of irises" in cli("status").out
+    assert not (home / "state").exists(), "a question makes no folder"
+    (home / "state").mkdir()
+    assert "irises  Nothing is in production yet: ml-assets run irises\n" in cli("status").out
+    (home / "irises" / "defs.yaml").write_text("attributes: {}")
+    assert "irises  This pipeline cannot be read: irises: 1 mistake" in cli("status").out
+    assert "Name a PIPELINE" in cli("status", "--json", code=2).err
+
+
 def test_a_report_before_there_is_one_says_what_to_make(home: Path, cli: Cli) -> None:
     irises.plant(home, home / "sources")
     assert "was never materialized" in cli("models", "report", "irises", code=1).err

@@ -29,7 +29,7 @@ OPTIONS = {
     "check": "[PIPELINE] --deep --steps",
     "run": "PIPELINE --as-of --through --fresh --no-fresh --epochs --search --experiment"
     " --hypothesis --goal --dry-run --verbose",
-    "status": "PIPELINE --json",
+    "status": "[PIPELINE] --json",
     "ui": "--port --host",
     "predict": "PIPELINE [FILE] --row --format --output",
     "serve": "PIPELINE --port --host --batch-rows --batch-wait --queue-rows --drain --follow",

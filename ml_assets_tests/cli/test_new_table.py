@@ -53,6 +53,39 @@ def test_a_column_that_is_called_decided_at_is_left_alone(
     cli("run", "houses", "--through", "feature_set")
 
 
+def test_copies_of_rows_and_the_nearest_key_are_told_with_their_share_and_the_limit(
+    room: Path, tmp_path: Path, cli: Cli
+) -> None:
+    file = tmp_path / "parcels.csv"
+    rows = [f"p{n},{n % 7},{n % 2}" for n in range(200)]
+    file.write_text("\n".join(["parcel,weight,late", *rows, *rows[:4]]))
+    said = cli("new", "parcels", *about(file, "late"), code=1).err
+    assert "4 rows repeat another one in every column, 2.0% of all: take the copies out." in said
+    assert (
+        "The nearest is 'parcel': 8 rows share it with another, 3.9% of all, and at most 1% may."
+    ) in said
+    named = cli("new", "parcels", *about(file, "late"), "--key", "parcel", code=1).err
+    assert "In all 8 rows share it with another, 3.9% of all, and at most 1% may." in named
+
+
+def test_where_a_time_is_the_key_the_column_that_was_nearly_one_is_told(
+    room: Path, tmp_path: Path, cli: Cli
+) -> None:
+    file = tmp_path / "parcels.csv"
+    rows = [
+        f"p{n % 399},2024-01-01T{n // 60:02}:{n % 60:02}:00Z,{n % 7},{n % 2}" for n in range(400)
+    ]
+    file.write_text("\n".join(["parcel,sent_at,weight,late", *rows]))
+    said = cli("new", "parcels", *about(file, "late")).out
+    assert "key: sent_at" in said
+    assert (
+        "note: parcel is nearly a key: 2 rows share it with another. To have it as the key, name it"
+        " by --key parcel: the contract then keeps these rows back"
+    ) in said
+    shutil.rmtree(room / "parcels")
+    assert "nearly a key" not in cli("new", "parcels", *about(file, "late"), "--key", "parcel").out
+
+
 def test_the_name_of_a_column_is_never_broken(room: Path, tmp_path: Path, cli: Cli) -> None:
     names = [f"how long, in m: side {n} of it" for n in range(9)]
     file = tmp_path / "sides.parquet"

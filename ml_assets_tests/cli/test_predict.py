@@ -6,6 +6,10 @@ from pathlib import Path
 
 import polars as pl
 
+from ml_assets.records.ledger.chain import record_decision
+from ml_assets.store.open import shared_snapshots
+from ml_assets_tests.records.conftest import A, decision, evidence, gate
+from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
 TIME = "2024-01-01T00:00:00Z"
@@ -76,3 +80,21 @@ def test_a_word_that_was_never_seen_and_a_value_that_is_warned_of_are_told_in_a_
     done = released.streams("predict", "irises", "--row", flat)
     (line,) = [line for line in done.stderr.splitlines() if "an unusual petal_length" in line]
     assert "note: 1 row with an unusual petal_length, «99.0» for one: the contract warns" in line
+
+
+def test_without_a_release_it_says_that_the_newest_model_was_refused(tmp_path: Path) -> None:
+    world = World(tmp_path).plant(irises)
+    asked = ("predict", "irises", "--row", json.dumps(MEASURES))
+    never = world.streams(*asked, code=1).stderr
+    assert never.startswith("error: irises has no model in production. Release one first: ")
+    no = decision(evidence(A), gates=(gate("floor", passed=False), gate("size")))
+    ours = no.model_copy(update={"pipeline": "irises"})
+    record_decision(shared_snapshots(world.settings.snapshots), ours, "me")
+    said = world.streams(*asked, code=1).stderr
+    assert (
+        "The newest, model aaaaaaaaaaaa, was refused by floor: ml-assets release history irises"
+        " says why. Release one first: ml-assets run irises"
+    ) in said
+    assert "every decision, and why: ml-assets release history irises" in world.cli(
+        "status", "irises"
+    )

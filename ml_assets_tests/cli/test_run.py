@@ -71,7 +71,9 @@ def test_verbose_is_every_line_as_it_is(capsys: pytest.CaptureFixture[str]) -> N
 def test_the_table_ends_with_the_rows_that_were_kept_back(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    line = "kept  2 of 9 rows of days in quarantine: 2 by unique__day; see ml-assets data"
+    line = (
+        "kept  2 of 9 rows of the table 'days' in quarantine: 2 by unique__day; see ml-assets data"
+    )
     with screen(verbose=False) as tell:
         tell(line)
         tell(TOLD[3])

@@ -3,7 +3,8 @@
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from ml_assets.actions.check.columns import (
@@ -12,10 +13,15 @@ from ml_assets.actions.check.columns import (
     number_words,
     schema_of,
 )
-from ml_assets.actions.check.spot_machines import StateSize, judge_spot, state_size
+from ml_assets.actions.check.spot_machines import (
+    StateSize,
+    judge_spot,
+    state_size,
+    world_and_room,
+)
 from ml_assets.assets.drift_report.blind_spots import blind_spots
 from ml_assets.assets.feature_set.decode import on_engine
-from ml_assets.assets.feature_set.feature_function import FeatureFunction, load_function
+from ml_assets.assets.feature_set.feature_function import load_function
 from ml_assets.assets.raw_snapshot.readers.arrived_files import look_at_files
 from ml_assets.assets.raw_snapshot.readers.pattern import pattern_of
 from ml_assets.assets.raw_snapshot.sources import Sources
@@ -35,9 +41,7 @@ from ml_assets.errors import (
 )
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.settings import SQL_PREFIX, Settings, is_s3, read_cluster
-from ml_assets.spec.cluster import over_nodes
 from ml_assets.spec.ensemble import weights_file
-from ml_assets.spec.features import EngineSpec, FeaturesSpec
 from ml_assets.spec.gates import FunctionBaseline
 from ml_assets.spec.load import (
     OWN_ASSETS,
@@ -47,7 +51,7 @@ from ml_assets.spec.load import (
     line_of,
     other_name,
 )
-from ml_assets.spec.memory_estimate import Room, machine_room, pod_room, require_fits
+from ml_assets.spec.memory_estimate import require_fits
 from ml_assets.spec.network_code import read_network
 from ml_assets.spec.partitions import why_in_no_partition, windows
 from ml_assets.spec.pipeline import PipelineSpec
@@ -60,7 +64,7 @@ from ml_assets.spec.sources import (
     SqlSource,
 )
 from ml_assets.spec.training import COUNTED, Boosted, Module
-from ml_assets.spec.training_program import Ref, World, training_world
+from ml_assets.spec.training_program import Ref
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.open import has_snapshots, open_objects, open_snapshots
 from ml_assets.store.pipeline_context import Pipeline
@@ -80,7 +84,9 @@ def all_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     spec, mistakes = check_spec(folder)
     if spec is None:
         return tuple(str(mistake) for mistake in mistakes)
-    named = _file_mistakes(folder, spec) or column_mistakes(folder, spec, settings)
+    named = _file_mistakes(folder, spec)
+    if not {mistake.key for mistake in named} & _called(spec):
+        named += column_mistakes(folder, spec, settings)
     return (
         *map(str, named),
         *_own_mistakes(folder, spec),
@@ -88,6 +94,23 @@ def all_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
         *map(str, _spot_mistakes(folder, spec, settings)),
         *map(str, _memory_mistakes(folder, spec, settings)),
     )
+
+
+def not_looked_at(folder: Path) -> str:
+    """Return what the mistakes of a folder keep ``all_mistakes`` from; empty: nothing."""
+    spec, _ = check_spec(folder)
+    again = f"first, then run ml-assets check {folder.name} again"
+    if spec is None:
+        named = "the contracts, the functions and the other files that the spec names"
+        return f"{named} were not looked at: correct {SPEC_FILE} {again}"
+    if {mistake.key for mistake in _file_mistakes(folder, spec)} & _called(spec):
+        return f"no function was called, so its columns were not looked at: correct it {again}"
+    return ""
+
+
+def _called(spec: PipelineSpec) -> set[str]:
+    """The keys of the spec without which its functions cannot be called."""
+    return {*_functions(spec), "features.engine"}
 
 
 def _own_mistakes(folder: Path, spec: PipelineSpec) -> tuple[str, ...]:
@@ -241,8 +264,7 @@ def _window_mistakes(folder: Path, spec: PipelineSpec, settings: Settings) -> It
     except SpecError as error:
         key, file = "partitions.end", folder / SPEC_FILE
         rule = "the calendar has as many partitions as a training needs"
-        value = str(spec.partitions.end)
-        yield Mistake(file, line_of(file, key), key, value, rule, str(error))
+        yield Mistake(file, line_of(file, key), key, str(spec.partitions.end), rule, str(error))
 
 
 def _spot_mistakes(folder: Path, spec: PipelineSpec, settings: Settings) -> Iterator[Mistake]:
@@ -273,14 +295,6 @@ def _memory_mistakes(folder: Path, spec: PipelineSpec, settings: Settings) -> It
         value = f"{{width: {spec.model.width}, depth: {spec.model.depth}}}"
         file = folder / SPEC_FILE
         yield Mistake(file, line_of(file, "model"), "model", value, rule, str(error))
-
-
-def world_and_room(spec: PipelineSpec, settings: Settings) -> tuple[World, Room]:
-    """The processes of a training, and the memory that those of one machine or pod share."""
-    world = training_world(spec.model, spec.training)
-    if settings.launcher == "kubernetes":
-        return over_nodes(world, spec.cluster), pod_room(spec.cluster)
-    return world, machine_room()
 
 
 def cluster_trouble(settings: Settings) -> str | None:
@@ -322,46 +336,41 @@ def _size(spec: PipelineSpec, settings: Settings) -> StateSize:
 def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
     found: list[Mistake] = [*check_search(folder, spec)[1], *other_name(folder, spec)]
     for name, source in spec.sources.items():
-        if source.contract is None:
-            continue
-        file, key = folder / source.contract, f"sources.{name}.contract"
-        try:
-            if wrong := contract_mistakes(file, schema_of(source.columns)):
-                raise ContractError(told_mistakes(file, wrong))
-        except ContractError as error:
-            found.append(_named(folder, key, source.contract, error))
-    begin = weights_file(spec.training.init_from)
-    if begin:
-        try:
-            initial_file(folder, begin)
-        except MlAssetsError as error:
-            found.append(_named(folder, "training.init_from", begin.path, error))
+        if source.contract is not None:
+            held = partial(_require_contract, folder / source.contract, source.columns)
+            found += _refused(folder, f"sources.{name}.contract", source.contract, held)
+    if begin := weights_file(spec.training.init_from):
+        held = partial(initial_file, folder, begin)
+        found += _refused(folder, "training.init_from", begin.path, held)
     if isinstance(spec.model, Module):
-        try:
-            read_network(folder, spec.model)
-        except MlAssetsError as error:
-            found.append(_named(folder, "model.module", spec.model.module, error))
-    for key, function in _functions(spec).items():
-        try:
-            loaded = load_function(folder, function, spec.name)
-        except MlAssetsError as error:
-            found.append(_named(folder, key, function, error))
-            continue
-        if key == "features.function" and spec.features.engine is not None:
-            found.extend(_engine_mistakes(folder, loaded, spec.features, spec.features.engine))
-    return found
+        held = partial(read_network, folder, spec.model)
+        found += _refused(folder, "model.module", spec.model.module, held)
+    functions = [
+        mistake
+        for key, function in _functions(spec).items()
+        for mistake in _refused(
+            folder, key, function, partial(load_function, folder, function, spec.name)
+        )
+    ]
+    return [*found, *functions, *([] if functions else _engine_mistakes(folder, spec))]
 
 
-def _engine_mistakes(
-    folder: Path, build: FeatureFunction, features: FeaturesSpec, engine: EngineSpec
-) -> Iterator[Mistake]:
+def _require_contract(file: Path, columns: Mapping[str, str]) -> None:
+    if wrong := contract_mistakes(file, schema_of(columns)):
+        raise ContractError(told_mistakes(file, wrong))
+
+
+def _engine_mistakes(folder: Path, spec: PipelineSpec) -> Iterator[Mistake]:
     """Why the feature function does not run on its engine."""
-    key, file = "features.engine", folder / SPEC_FILE
+    features, key, file = spec.features, "features.engine", folder / SPEC_FILE
+    if features.engine is None:
+        return
     try:
-        on_engine(build, features, engine, folder)
+        build = load_function(folder, features.function, spec.name)
+        on_engine(build, features, features.engine, folder)
     except MlAssetsError as error:
         rule = "an engine that is installed, and a function that runs on it"
-        yield Mistake(file, line_of(file, key), key, repr(engine.kind), rule, str(error))
+        yield Mistake(file, line_of(file, key), key, repr(features.engine.kind), rule, str(error))
 
 
 def _functions(spec: PipelineSpec) -> dict[str, str]:
@@ -379,7 +388,12 @@ def _functions(spec: PipelineSpec) -> dict[str, str]:
     }
 
 
-def _named(folder: Path, key: str, value: str, error: MlAssetsError) -> Mistake:
-    rule = "a file in the pipeline's folder that holds what is expected of it"
-    file = folder / SPEC_FILE
-    return Mistake(file, line_of(file, key), key, repr(value), rule, str(error))
+def _refused(folder: Path, key: str, value: str, look: Callable[[], object]) -> list[Mistake]:
+    """The mistake of a key whose file is not what is expected of it, as a look at it says."""
+    try:
+        look()
+    except MlAssetsError as error:
+        rule = "a file in the pipeline's folder that holds what is expected of it"
+        file = folder / SPEC_FILE
+        return [Mistake(file, line_of(file, key), key, repr(value), rule, str(error))]
+    return []

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ml_assets.actions.check.check import world_and_room
+from ml_assets.actions.check.spot_machines import world_and_room
 from ml_assets.assets.trained_model.training_job import adopt_model, train_job
 from ml_assets.assets.training_set.read_split import Part, labelled_rows
 from ml_assets.assets.training_set.shards import write_labelled

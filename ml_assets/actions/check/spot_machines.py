@@ -10,18 +10,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ml_assets.errors import counted
+from ml_assets.settings import Settings
+from ml_assets.spec.cluster import over_nodes
 from ml_assets.spec.gpt import Gpt, parameter_count
 from ml_assets.spec.memory_estimate import (
     ALLOWANCE_SECONDS,
     BYTES_PER_MB,
     NUMBER_BYTES,
     STATES,
+    Room,
+    machine_room,
     notice_seconds,
     parameters,
+    pod_room,
     write_seconds,
 )
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.training import Mlp, ModelSpec, TabM, TrainingSpec, outputs_of
+from ml_assets.spec.training_program import World, training_world
 
 MOST_MINUTES = 30
 """Between two saves: what a machine that is taken back may cost of all of them."""
@@ -45,6 +51,14 @@ class SpotVerdict:
     fits: bool
     reason: str
     """The arithmetic, and what to change where it does not fit."""
+
+
+def world_and_room(spec: PipelineSpec, settings: Settings) -> tuple[World, Room]:
+    """The processes of a training, and the memory that those of one machine or pod share."""
+    world = training_world(spec.model, spec.training)
+    if settings.launcher == "kubernetes":
+        return over_nodes(world, spec.cluster), pod_room(spec.cluster)
+    return world, machine_room()
 
 
 def words_from_limit(model: ModelSpec) -> int:

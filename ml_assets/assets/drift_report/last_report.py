@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from ml_assets.assets.drift_report.findings import DriftReport
+from ml_assets.assets.drift_report.windows import held_against
 from ml_assets.errors import SpecError, StorageError
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
+from ml_assets.spec.drift import how_to_watch
 from ml_assets.spec.records import REPORT_FILE
 from ml_assets.spec.stages import DRIFT_STAGE
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
@@ -25,14 +27,17 @@ def find_report(pipeline: Pipeline) -> FoundReport:
 
     Raises:
         SpecError: the pipeline watches for no drift.
-        StorageError: no report was made yet.
+        StorageError: no report was made yet; says why.
     """
     if pipeline.spec.drift is None:
         raise SpecError(
-            f"{pipeline.name} watches for no drift: its spec has no 'drift'. Add to it: drift: {{}}"
+            f"{pipeline.name} watches for no drift:"
+            f" {how_to_watch(pipeline.spec.partitions.cadence)}"
         )
     state = pipeline.now()
-    report = last_report(state)
+    report, held = last_report(state), held_against(state)
+    if report is None and isinstance(held, str):
+        raise StorageError(f"{pipeline.name} has no drift report yet: {held}.")
     if report is None:
         raise StorageError(
             f"{pipeline.name} has no drift report yet: one is made when a period is published that"
@@ -42,6 +47,8 @@ def find_report(pipeline: Pipeline) -> FoundReport:
     now = champion(read(pipeline.store, pipeline.name, state.commit), pipeline.spec.release.to)
     if now == report.model:
         return FoundReport(report, "")
+    if isinstance(held, str):
+        return FoundReport(report, held)
     return FoundReport(
         report,
         f"model {(now or 'none')[:12]} was released since then;"

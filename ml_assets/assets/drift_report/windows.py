@@ -135,16 +135,16 @@ class DriftWindows:
         return found
 
 
-def drift_windows(state: PipelineState) -> DriftWindows | str:
-    """Return what can be judged at a commit; else why nothing can, in words.
+def held_against(state: PipelineState) -> tuple[Origin, Baseline] | str:
+    """The release that new periods are held against; else why there is none, in words.
 
     Raises:
         StorageError: the baseline is not the one that was certified.
     """
-    spec = state.spec.drift
-    model = champion(read(state.store, state.name, state.commit), state.spec.release.to)
-    if spec is None or model is None:
-        return f"nothing is in {state.spec.release.to} yet, so no drift is looked for"
+    stage = state.spec.release.to
+    model = champion(read(state.store, state.name, state.commit), stage)
+    if state.spec.drift is None or model is None:
+        return f"nothing is in {stage} yet, so no drift is looked for"
     origin = find_origin(state.store, state.name, model)
     baseline = read_baseline(state.store, origin) if origin else None
     if origin is None or baseline is None:
@@ -152,6 +152,19 @@ def drift_windows(state: PipelineState) -> DriftWindows | str:
             f"model {model[:12]} was released without a baseline, so no drift is looked for; the"
             " next release has one"
         )
+    return origin, baseline
+
+
+def drift_windows(state: PipelineState) -> DriftWindows | str:
+    """Return what can be judged at a commit; else why nothing can, in words.
+
+    Raises:
+        StorageError: the baseline is not the one that was certified.
+    """
+    spec, found = state.spec.drift, held_against(state)
+    if spec is None or isinstance(found, str):
+        return str(found)
+    origin, baseline = found
     data = require_record(state.at(origin.commit), state.address("training_set"))
     if spec.every or spec.rows:
         return _slice_windows(state, spec, origin, baseline, data)
@@ -164,7 +177,7 @@ def drift_windows(state: PipelineState) -> DriftWindows | str:
     if not unseen:
         return (
             f"no period has come since {data.attributes['as_of']}, the last that model"
-            f" {model[:12]} was judged on, and none up to it has changed"
+            f" {origin.model.data_version[:12]} was judged on, and none up to it has changed"
         )
     without = {key: unlabelled(published[key]) for key in unseen}
     matured = matured_periods(without, baseline, spec)

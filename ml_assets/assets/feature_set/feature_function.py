@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any, TypeVar
 
 import polars as pl
@@ -67,9 +67,9 @@ def build_features(
     built = with_outcomes(made if in_file else made.collect().lazy(), spec, window)
     wanted = (spec.features, spec.label, groups_of(spec.split))
     if in_file:
-        checked = check_features(built, *wanted)
+        checked = check_features(built, *wanted, tables=tables)
     else:
-        checked = check_features(built.collect(), *wanted).lazy()
+        checked = check_features(built.collect(), *wanted, tables=tables).lazy()
     if on_unnamed is not None:
         given = {name for table in tables.values() for name in table.collect_schema().names()}
         named = {*checked.collect_schema().names(), *given}
@@ -78,13 +78,21 @@ def build_features(
 
 
 def check_features(
-    frame: Rows, spec: FeaturesSpec, label: LabelSpec, groups: Sequence[str] = ()
+    frame: Rows,
+    spec: FeaturesSpec,
+    label: LabelSpec,
+    groups: Sequence[str] = (),
+    *,
+    tables: Mapping[str, pl.LazyFrame] = MappingProxyType({}),
 ) -> Rows:
     """The declared columns of a feature frame, in order and with their types.
 
     Returns the key, ``decision_at`` (UTC), a ranking's query, the groups of the split, the label,
     the numeric features as Float64, the categorical ones and the text as String. NaN becomes null:
     it is no value.
+
+    Args:
+        tables: what the function read: a key that is there twice may come from one of them.
 
     Raises:
         SpecError: a column is missing or of a type that does not fit, a key is there twice, or a
@@ -104,7 +112,7 @@ def check_features(
         *(pl.col(name).cast(pl.Float64).fill_nan(None) for name in spec.numeric),
         *(pl.col(name).cast(pl.String) for name in spec.columns[len(spec.numeric) :]),
     )
-    check_keys(checked, spec.key, "the feature rows")
+    check_keys(checked, spec.key, "the feature rows", tables)
     if _nulls(checked, spec.decision_at):
         raise LeakError(
             f"{spec.decision_at!r} is null in some rows: give each row the time of its decision"
@@ -121,8 +129,16 @@ def _nulls(frame: pl.DataFrame | pl.LazyFrame, column: str) -> int:
     return frame.lazy().select(pl.col(column).null_count()).collect(engine="streaming").item()
 
 
-def check_keys(frame: pl.DataFrame | pl.LazyFrame, key: Sequence[str], what: str) -> None:
+def check_keys(
+    frame: pl.DataFrame | pl.LazyFrame,
+    key: Sequence[str],
+    what: str,
+    tables: Mapping[str, pl.LazyFrame] = MappingProxyType({}),
+) -> None:
     """Hold rows to their key: its columns are there, never null, and no key is there twice.
+
+    Args:
+        tables: what the rows were made of.
 
     Raises:
         SpecError: they are not; the message shows one example.
@@ -142,9 +158,26 @@ def check_keys(frame: pl.DataFrame | pl.LazyFrame, key: Sequence[str], what: str
         are = "is" if len(twice) == 1 else "are"
         raise SpecError(
             f"In {what}, {counted(len(twice), 'key')} {list(key)} {are} there more than once,"
-            f" {quoted(example)} for one:"
-            " a join in the function multiplies rows."
+            f" {quoted(example)} for one: {_why_twice(twice.select(key).head(1), key, tables)}."
         )
+
+
+def _why_twice(
+    example: pl.DataFrame, key: Sequence[str], tables: Mapping[str, pl.LazyFrame]
+) -> str:
+    """Where a key that is there twice comes from: a table that has it twice, else the function."""
+    for name, table in tables.items():
+        schema = table.collect_schema()
+        if any(schema.get(column) != example.schema[column] for column in key):
+            continue
+        rows = table.join(example.lazy(), on=key, how="semi").select(pl.len()).collect().item()
+        if rows > 1:
+            return (
+                f"the table {name!r} itself has {counted(rows, 'row')} of this key. Leave all but"
+                " one of each out at its source, choose one in the function, or name a key that"
+                " tells them apart"
+            )
+    return "a join in the function multiplies rows"
 
 
 def _suggest(missing: list[str], columns: list[str]) -> str:

@@ -190,7 +190,10 @@ class Predictor:
     def _of_feature_rows(self, rows: RowsAsSent) -> Predictions:
         columns = feature_columns(self.release.manifest)
         carried = self._without_carried(rows)
-        frame = check_rows(carried, columns, {}, "feature rows", self._as_source_rows(rows))
+        given = carried.with_numbers(flag_columns(self.pipeline.spec))
+        remedies, subject = self._as_source_rows(rows), self.pipeline.spec.features.subject
+        always = subject is not None  # it may be rows of it without their key
+        frame = check_rows(given, columns, {}, "feature rows", remedies, always=always)
         kept = rows.as_they_are(self.pipeline.spec.features.key)
         if not kept.width:
             kept = pl.DataFrame({"row": np.arange(1, len(rows) + 1)})
@@ -338,6 +341,13 @@ def carried_columns(spec: PipelineSpec, manifest: ModelManifest) -> frozenset[st
     carried = {*features.key, features.decision_at, label.column}
     carried |= {name for name in (label.query, label.of) if name}
     return frozenset(carried - feature_columns(manifest).keys())
+
+
+def flag_columns(spec: PipelineSpec) -> frozenset[str]:
+    """The numeric features that a source declares as true or false: rows may say so, too."""
+    declared = (one for source in spec.sources.values() for one in source.columns.items())
+    flags = {name for name, dtype in declared if dtype == "boolean"}
+    return frozenset(flags.intersection(spec.features.numeric))
 
 
 def named_predictions(

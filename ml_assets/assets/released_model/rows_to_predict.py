@@ -3,8 +3,8 @@
 The format (Parquet, JSON, CSV) is recognized from the content itself.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import polars as pl
@@ -70,12 +70,31 @@ class RowsAsSent:
             typed = type_text(self.cells, there, TextFormat.of(self.source))
         return typed.frame, typed.problems(self.at)
 
+    def with_numbers(self, flags: Collection[str]) -> "RowsAsSent":
+        """The same rows with 1 and 0 for true and false in the columns that are flags."""
+        there = [name for name in dict.fromkeys(self.names) if name in flags]
+        if not there:
+            return self
+        if not isinstance(self.cells, pl.DataFrame):
+            changed = {name: numbers_of(self.cells[name]) for name in there}
+            return replace(self, cells={**self.cells, **changed})
+        if self.kind == "csv":
+            words = pl.col(there).str.to_lowercase().replace({"true": "1", "false": "0"})
+            return replace(self, cells=self.cells.with_columns(words))
+        true_or_false = [name for name in there if self.cells.schema[name] == pl.Boolean]
+        return replace(self, cells=self.cells.cast(dict.fromkeys(true_or_false, pl.Float64)))
+
     def as_they_are(self, names: Iterable[str]) -> pl.DataFrame:
         """Columns that are only carried along."""
         chosen = [name for name in dict.fromkeys(names) if name in self.names]
         if isinstance(self.cells, pl.DataFrame):
             return self.cells.select(chosen)
         return pl.DataFrame({name: self.cells[name] for name in chosen}, strict=False)
+
+
+def numbers_of(values: Sequence[object]) -> list[object]:
+    """Values of a column of JSON, with 1 and 0 for true and false."""
+    return [int(value) if isinstance(value, bool) else value for value in values]
 
 
 def parse_rows(content: bytes, where: str, source: FilesSource | None = None) -> RowsAsSent:
@@ -118,11 +137,14 @@ def check_rows(
     optional: Columns,
     taken_for: str,
     remedies: Sequence[str] = (),
+    *,
+    always: bool = False,
 ) -> pl.DataFrame:
     """The declared columns, typed; optional ones that are not there are null.
 
     Args:
         remedies: sentences below the mistakes, where a column's name is not right.
+        always: they are told of values that are not right, too.
 
     Raises:
         RowsRefused: lists every missing, unknown and mistyped column, and each one's first row.
@@ -132,7 +154,9 @@ def check_rows(
     frame, mistyped = rows.typed(wanted)
     misnamed = name_problems(rows.names, wanted)
     if misnamed or mistyped:
-        refuse(rows.where, taken_for, [*misnamed, *mistyped], remedies if misnamed else ())
+        refuse(
+            rows.where, taken_for, [*misnamed, *mistyped], remedies if misnamed or always else ()
+        )
     absent = [pl.lit(None, TYPES[t]).alias(n) for n, t in optional.items() if n not in there]
     return frame.with_columns(absent)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.assets.released_model.predict import feature_columns
-from ml_assets.assets.released_model.rows_to_predict import RowsAsSent, check_rows
+from ml_assets.assets.released_model.rows_to_predict import RowsAsSent, check_rows, numbers_of
 from ml_assets.assets.training_set.encoding import encode_rows
 from ml_assets.spec.training_program import ModelManifest
 from ml_assets.store import row_encoding
@@ -50,6 +50,8 @@ class Encoder:
     manifest: ModelManifest
     carried: frozenset[str]
     """Columns that a row may have, and the model does not read."""
+    flags: frozenset[str] = frozenset()
+    """Numeric columns that a row may give as true or false."""
 
     @property
     def columns(self) -> int:
@@ -66,7 +68,11 @@ class Encoder:
         Raises:
             RowsRefused: they are not the model's; every mistake is listed.
         """
-        given = {name: values for name, values in columns.items() if name not in self.carried}
+        given = {
+            name: numbers_of(values) if name in self.flags else values
+            for name, values in columns.items()
+            if name not in self.carried
+        }
         fast = self._fast(given, count) if given.keys() == self._declared.keys() else None
         return fast or self._checked(given)
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.assets.released_model.handover import GoldenVectors
-from ml_assets.assets.released_model.predict import carried_columns
+from ml_assets.assets.released_model.predict import carried_columns, flag_columns
 from ml_assets.assets.training_set.encoding import encode_rows
 from ml_assets.errors import MlAssetsError, StorageError, counted
 from ml_assets.extras.serving.batching import Batcher, Limits, Predictions
@@ -198,7 +198,7 @@ class ServedModel:
 
         warm = WarmModel(release, spec.training.threads, told, code)
         batcher = Batcher(warm.predict, limits, metrics.batch.observe)
-        encoder = Encoder(manifest, carried_columns(spec, manifest))
+        encoder = Encoder(manifest, carried_columns(spec, manifest), flag_columns(spec))
         return cls(release, encoder, warm, batcher, metrics)
 
     @property

@@ -130,6 +130,14 @@ def standing_override(entries: Sequence[LedgerEntry], model: str) -> LedgerEntry
     return override_line(entries, line) if line and refused else None
 
 
+def standing_refusal(entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
+    """The newest decision, where it refused its model and nobody answers for it."""
+    line = next((entry for entry in reversed(entries) if entry.decision is not None), None)
+    if line is None or line.decision is None or line.decision.passed:
+        return None
+    return None if override_line(entries, line) else line
+
+
 def put_out_line(entries: Sequence[LedgerEntry], model: str) -> LedgerEntry | None:
     """The rollback or the abort that took a model out of its stage, where nobody has put it back
     since.

@@ -28,7 +28,7 @@ def test_one_that_does_not_fit_is_refused_with_the_sum(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = Room(4_000_000_000, "this machine")
-    monkeypatch.setattr("ml_assets.actions.check.check.machine_room", lambda: room)
+    monkeypatch.setattr("ml_assets.actions.check.spot_machines.machine_room", lambda: room)
     assert all_mistakes(folder, SETTINGS) == ()
     say(folder, "preset: 1m", "preset: 1b")
     (said,) = all_mistakes(folder, SETTINGS)

@@ -10,6 +10,8 @@ from ml_assets.assets.feature_set.feature_function import check_features, load_f
 from ml_assets.errors import SpecError
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
 
 SPEC = FeaturesSpec(
     function="features.py:build",
@@ -48,6 +50,16 @@ def test_text_in_a_numeric_feature_says_where_it_belongs() -> None:
 def test_a_key_that_is_there_twice_blames_the_join() -> None:
     with pytest.raises(SpecError, match="a join in the function multiplies rows"):
         check_features(pl.concat([GOOD, GOOD]), SPEC, LABEL)
+
+
+def test_a_key_that_a_table_has_twice_blames_the_table(tmp_path: Path) -> None:
+    world = World(tmp_path).plant(irises)
+    file = world.sources / "irises.csv"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines, lines[-1]]))
+    said = world.cli("run", "irises", "--through", "feature_set", code=1)
+    assert "the table 'flowers' itself has 2 rows of this key. Leave all but one of each" in said
+    assert "a join" not in said
 
 
 def test_a_naive_decision_time_is_refused() -> None:

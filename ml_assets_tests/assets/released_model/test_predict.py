@@ -231,6 +231,41 @@ def test_a_missing_key_or_time_is_told_with_what_it_is_for(orders: Predictor) ->
     assert "'ordered_at' says which partition a row is in (features.subject.time)." in said
 
 
+def test_rows_that_only_lack_their_key_are_told_so_where_a_value_is_wrong(
+    flowers: Predictor,
+) -> None:
+    """Their columns are those of the model, so they are read as feature rows."""
+    said = refusal(
+        flowers, {n: v for n, v in FLOWER.items() if n != "flower"} | {"petal_length": "long"}
+    )
+    assert "column 'petal_length': «'long'» is not float64" in said
+    assert "As rows of the source 'flowers' (features.subject) they lack 'flower':" in said
+    assert "'flower' tells the rows apart (features.key): give each row its own value." in said
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_a_feature_that_its_source_declares_as_true_or_false_may_be_given_as_such(
+    flowers: Predictor, kind: str
+) -> None:
+    source = flowers.pipeline.spec.sources["flowers"]
+    columns = {**source.columns, "petal_width": "boolean"}
+    changed = {"sources": {"flowers": source.model_copy(update={"columns": columns})}}
+    spec = flowers.pipeline.spec.model_copy(update=changed)
+    declared = replace(flowers, pipeline=replace(flowers.pipeline, spec=spec))
+    measures = [name for name in FLOWER if name.endswith(("length", "width"))]
+    given = pl.DataFrame({n: [FLOWER[n]] * 2 for n in measures})
+
+    def predicted(widths: list[object]) -> pl.DataFrame:
+        rows = given.with_columns(pl.Series("petal_width", widths, strict=True))
+        wrote = io.BytesIO()
+        {"csv": rows.write_csv, "json": rows.write_ndjson, "parquet": rows.write_parquet}[kind](
+            wrote
+        )
+        return declared.predictions(parse_rows(wrote.getvalue(), "rows")).frame
+
+    assert predicted([True, False]).equals(predicted([1.0, 0.0]))
+
+
 def test_rows_of_a_source_are_refused_where_no_subject_is_named(flowers: Predictor) -> None:
     spec = flowers.pipeline.spec
     features = spec.features.model_copy(update={"subject": None})

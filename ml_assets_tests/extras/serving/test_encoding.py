@@ -86,6 +86,17 @@ def test_columns_that_the_model_does_not_read_may_come_along() -> None:
     assert with_key.numeric.tobytes() == ENCODER.encode(row, 1).numeric.tobytes()
 
 
+def test_true_and_false_are_1_and_0_where_a_source_declares_them() -> None:
+    flags = Encoder(MANIFEST, frozenset(), frozenset({"b"}))
+    rest = {"a": [1.0] * 3, "c": [None] * 3, "w": ["x"] * 3}
+    given = flags.encode({**rest, "b": [True, False, None]}, 3)
+    assert (
+        given.numeric.tobytes() == ENCODER.encode({**rest, "b": [1, 0, None]}, 3).numeric.tobytes()
+    )
+    with pytest.raises(RowsRefused, match="column 'a': «True» is not float64"):
+        flags.encode({**rest, "b": [1] * 3, "a": [True] * 3}, 3)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
