@@ -222,7 +222,8 @@ def _advice(spec: PipelineSpec, baseline: BaselineSpec, keep: bool) -> str:
     if not isinstance(baseline, GradientBoostingBaseline):
         return f": {_name(baseline)} would do as well."
     trees = LightGbm(family="lightgbm")
-    left = sorted(without_meaning(trees) & spec.training.model_fields_set)
+    changed = spec.training.model_dump(exclude_defaults=True)  # a record does not say who set them
+    left = sorted(without_meaning(trees) & changed.keys())
     without = f", and without {_listed(left)}, which trees do not have" if left else ""
     return f": release gradient boosting instead, model: {{family: lightgbm}}{without}."
 

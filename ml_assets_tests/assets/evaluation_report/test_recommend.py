@@ -92,6 +92,13 @@ def test_the_advice_is_a_spec_that_passes(spec):
     declared(spec, family="lightgbm", training={"seed": 1})
 
 
+def test_the_advice_is_the_same_from_a_record_which_has_every_field(spec):
+    holdout, good, worse = held_out(noise=0.2)
+    asked = declared(spec, training={"epochs": 3, "seed": 1})
+    recorded = type(asked).model_validate(asked.model_dump())
+    assert recommended(recorded, worse, good, holdout) == recommended(asked, worse, good, holdout)
+
+
 def test_an_effect_that_may_be_chance_is_no_effect(spec):
     holdout, good, worse = held_out(noise=0.2)
     few = Holdout(Truth("binary", holdout.truth.labels[:20]), np.arange(20), {}, ("", ""))
