@@ -150,7 +150,10 @@ def test_a_pipeline_that_is_wrong_becomes_no_image(image: Image) -> None:
 
 
 def test_the_page_builds_it_on_ours_and_gives_it_the_name_that_is_moved() -> None:
-    build, push = (shlex.split(line) for line in commands("Your pipelines").splitlines())
+    lines = commands("Your pipelines").splitlines()
+    ours, ours_pushed, build, push = (shlex.split(line, comments=True) for line in lines)
+    assert PROJECT / ours[3] == FILE.with_name("orchestrator.Dockerfile")
+    assert ours[5] == ours_pushed[2] and ours[-1] == "."
     options = dict(zip(build[2:-1:2], build[3:-1:2], strict=True))
     assert build[:2] == ["docker", "build"] and push[:2] == ["docker", "push"]
     assert PROJECT / options["--file"] == FILE
