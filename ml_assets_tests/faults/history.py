@@ -39,6 +39,8 @@ class Failure:
     """The class of the error that caused all others."""
     told: str
     """The sentences that the step itself gave for it; empty: nobody wrote any."""
+    ours: bool = True
+    """Whether code of this package was at work; Dagster reads its own database between steps."""
 
 
 @dataclass(frozen=True)
@@ -176,11 +178,14 @@ def failure(event: str) -> Failure:
     """What an event of Dagster's log says of a step that failed."""
     said = json.loads(event)["dagster_event"]
     kept = said["event_specific_data"]
-    cause = kept["error"] or {"cls_name": "no error at all"}
+    cause = kept["error"] or {"cls_name": "no error at all", "stack": ["/ml_assets/"]}
+    frames = [*cause["stack"]]
     while cause.get("cause"):
         cause = cause["cause"]
+        frames += cause["stack"]
     told = (kept.get("user_failure_data") or {}).get("description") or ""
-    return Failure(said["step_key"], cause["cls_name"], told)
+    ours = any("/ml_assets/" in frame for frame in frames)
+    return Failure(said["step_key"], cause["cls_name"], told, ours)
 
 
 def _rows(database: Path, query: str) -> list[tuple[Any, ...]]:

@@ -258,7 +258,7 @@ def told(history: History) -> Iterator[str]:
         if stack and "ml_assets" in frames:  # before that the interpreter itself begins
             yield f"command {number} ended in a stack: {said.strip().splitlines()[-1][:160]}"
     for one in history.failures:
-        if not one.told and one.error not in _OF_DAGSTER:
+        if one.ours and not one.told and one.error not in _OF_DAGSTER:
             yield f"step {one.step} failed with a bare {one.error}"
 
 

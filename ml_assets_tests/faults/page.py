@@ -121,6 +121,12 @@ KNOWN = (
         for place in ("pods 9003", "cluster 9027")
     ),
     (
+        "postgres 16007 b218eaf",
+        "failed with a bare OperationalError",
+        "A fault of the checker, mended since: Dagster read its own database between two results of"
+        " a step, in code that is none of ours, and Postgres was away. It was asked for again.",
+    ),
+    (
         "laptop 9100 4526db1",
         "was left behind",
         "A fault of the matrix, mended since: it collected what killed processes left by a clock"
