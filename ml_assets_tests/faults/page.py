@@ -127,6 +127,14 @@ KNOWN = (
         " a step, in code that is none of ours, and Postgres was away. It was asked for again.",
     ),
     (
+        "cluster 16012 b218eaf",
+        "nothing went on for",
+        "As it is documented: the only process of the sanity checks was stopped (SIGSTOP) in its"
+        " pod. Of several processes the others see one that is silent; of one alone the launcher"
+        " does, after two hours, and the round was given up after twelve minutes. The matrix stops"
+        " one of several since.",
+    ),
+    (
         "laptop 9100 4526db1",
         "was left behind",
         "A fault of the matrix, mended since: it collected what killed processes left by a clock"

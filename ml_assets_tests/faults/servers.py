@@ -39,7 +39,13 @@ def once_hit(faults: _Counts, end: Callable[[], object], over: Callable[[], bool
     return Harm(lambda: faults.hits > before, over, end)
 
 
-def to_a_pod(harm: Callable[[ApiServer, str], object]) -> Fault:
+def to_a_pod(harm: Callable[[ApiServer, str], object], of: int = 1) -> Fault:
+    """A fault of one of the pods that run.
+
+    Args:
+        of: the fewest: of a process that is alone nobody sees for two hours that it stands still.
+    """
+
     def strike(work: Work) -> Harm | bool:
         assert work.cluster is not None
         alive = [
@@ -48,7 +54,7 @@ def to_a_pod(harm: Callable[[ApiServer, str], object]) -> Fault:
             if pod.get("status", {}).get("phase") == "Running"
             and not pod["metadata"].get("deletionTimestamp")
         ]
-        if not alive:
+        if len(alive) < of:
             return False
         try:
             done = harm(work.cluster, work.draw.choice(sorted(alive)))
