@@ -167,13 +167,17 @@ def to_a_rank(number: signal.Signals) -> Fault:
 
 
 def stop_a_rank(work: Work) -> bool:
-    """Only in its steps: while a state is read, the others wait two hours for it, as documented."""
+    return in_their_steps(work) and to_a_rank(signal.SIGSTOP)(work) is True
+
+
+def in_their_steps(work: Work) -> bool:
+    """Whether two ranks take steps: while a state is read, the others of one that stands still wait
+    two hours for it, as documented, and so does the launcher for one that is alone."""
     beats = of_sessions(work.world.root / "state", "*/attempts/*/heartbeat.*.json")
     with suppress(OSError, ValueError):
         newest = sorted(beats, key=lambda file: file.stat().st_mtime)[-2:]
         patience = [json.loads(file.read_bytes())["patience"] for file in newest]
-        if len(patience) == 2 and max(patience) <= _PATIENCE_IN_STEPS:
-            return to_a_rank(signal.SIGSTOP)(work) is True
+        return len(patience) == 2 and max(patience) <= _PATIENCE_IN_STEPS
     return False
 
 

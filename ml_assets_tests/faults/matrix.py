@@ -58,9 +58,7 @@ OF_PODS: dict[str, Fault] = {
     "a pod's wrapper is killed": servers.to_a_pod(servers.kill_wrapper),
     "a pod's wrapper stands still for 10 s": servers.to_a_pod(servers.stop_wrapper),
     "a rank in a pod is killed": servers.to_a_pod(servers.to_rank_in_pod(signal.SIGKILL)),
-    "a rank in a pod stops (SIGSTOP)": servers.to_a_pod(
-        servers.to_rank_in_pod(signal.SIGSTOP), of=2
-    ),
+    "a rank in a pod stops (SIGSTOP)": servers.stop_a_rank_in_a_pod,
     "a pod is drained": servers.to_a_pod(ApiServer.drain),
     "a pod is preempted": servers.to_a_pod(ApiServer.preempt),
     "a pod is evicted for pressure": servers.to_a_pod(ApiServer.evict_for_pressure),

@@ -126,13 +126,15 @@ KNOWN = (
         "A fault of the checker, mended since: Dagster read its own database between two results of"
         " a step, in code that is none of ours, and Postgres was away. It was asked for again.",
     ),
-    (
-        "cluster 16012 b218eaf",
-        "nothing went on for",
-        "As it is documented: the only process of the sanity checks was stopped (SIGSTOP) in its"
-        " pod. Of several processes the others see one that is silent; of one alone the launcher"
-        " does, after two hours, and the round was given up after twelve minutes. The matrix stops"
-        " one of several since.",
+    *(
+        (
+            f"cluster {seed} b218eaf",
+            "nothing went on for",
+            "As it is documented: a process was stopped (SIGSTOP) in its pod while it was alone, or"
+            " read its state. The others, and the launcher, give it two hours then, and the round"
+            " was given up after twelve minutes. The matrix stops processes in their steps since.",
+        )
+        for seed in (16011, 16012)
     ),
     (
         "laptop 9100 4526db1",

@@ -16,6 +16,7 @@ from ml_assets_tests.faults.injections import (
     Harm,
     Work,
     begin,
+    in_their_steps,
     later,
     name,
     send,
@@ -39,13 +40,7 @@ def once_hit(faults: _Counts, end: Callable[[], object], over: Callable[[], bool
     return Harm(lambda: faults.hits > before, over, end)
 
 
-def to_a_pod(harm: Callable[[ApiServer, str], object], of: int = 1) -> Fault:
-    """A fault of one of the pods that run.
-
-    Args:
-        of: the fewest: of a process that is alone nobody sees for two hours that it stands still.
-    """
-
+def to_a_pod(harm: Callable[[ApiServer, str], object]) -> Fault:
     def strike(work: Work) -> Harm | bool:
         assert work.cluster is not None
         alive = [
@@ -54,7 +49,7 @@ def to_a_pod(harm: Callable[[ApiServer, str], object], of: int = 1) -> Fault:
             if pod.get("status", {}).get("phase") == "Running"
             and not pod["metadata"].get("deletionTimestamp")
         ]
-        if len(alive) < of:
+        if not alive:
             return False
         try:
             done = harm(work.cluster, work.draw.choice(sorted(alive)))
@@ -83,6 +78,10 @@ def to_rank_in_pod(number: signal.Signals) -> Callable[[ApiServer, str], bool]:
         return any([send(one, number) for one in ranks[:1]])
 
     return harm
+
+
+def stop_a_rank_in_a_pod(work: Work) -> Harm | bool:
+    return in_their_steps(work) and to_a_pod(to_rank_in_pod(signal.SIGSTOP))(work)
 
 
 def _idle(work: Work) -> bool:
