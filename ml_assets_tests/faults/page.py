@@ -140,11 +140,14 @@ KNOWN = (
         )
         for seed in (16011, 16012)
     ),
-    (
-        "served 16046 b218eaf",
-        "said nothing",
-        "Not mended yet: the UI was told to end in the tenth of a second before it prints its"
-        " addresses. It ended well, and without a word.",
+    *(
+        (
+            f"served {seed} b218eaf",
+            "said nothing",
+            "Not mended yet: the UI was told to end in the tenth of a second before it prints its"
+            " addresses. It ended well, and without a word.",
+        )
+        for seed in (16046, 16057)
     ),
     (
         "laptop 9100 4526db1",
