@@ -12,7 +12,7 @@ from ml_assets_tests.faults.results import FOLDERS, Played, Strike
 
 _EPOCH = re.compile(r"epoch \d+")
 _WORKS = "a process still works: "
-_NO_SENTENCE = "debug_error_string", "Traceback", "«W"
+_NO_SENTENCE = "debug_error_string", "Traceback", "«W", "overfitting", "\x1b"
 _CAME_OF_IT = (
     *("the result is not that", "still work", "is still START", "was left behind"),
     "nothing was released",

@@ -12,6 +12,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "faults.jsonl"
 FOLDERS = re.compile(r"/[^\s:]*/(?:faults-[^/\s]+/[a-z]+-\d+(?=/)|\.venv/bin/|site-packages/)")
 """Of this machine: a round's home, a program's, a package's."""
 SILENT = "(a signal came before it said a word)"
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _OF_LOG = re.compile(
     r"^\S+ \S+ \S+ - dagster\S* - [A-Z]+ - (?:\S+ - )*|^[A-Z]+:\w+:|^(?:\w+\.)+\w+: "
 )
@@ -93,7 +94,8 @@ def sentence(said: str) -> str:
 
     Indented lines are those of a stack; before a message of Dagster's log stand its time and run.
     """
-    lines = [_OF_LOG.sub("", line).strip() for line in said.splitlines() if line[:1].strip()]
-    beside = ("[pass]", ">", "warning: overfitting", SILENT)
+    plain = _COLORS.sub("", said).splitlines()
+    lines = [_OF_LOG.sub("", line).strip() for line in plain if line[:1].strip()]
+    beside = ("[pass]", ">", "warning: overfitting", "overfitting", SILENT)
     shown = (line for line in lines if not line.startswith(beside))
     return ([line for line in shown if _EXPLAINS.search(line)] or [""])[-1][:200]

@@ -54,6 +54,12 @@ def test_each_reason_is_of_one_campaign() -> None:
             " RUN_FAILURE - The disk is full.",
             "The disk is full.",
         ),
+        (
+            "\x1b[32m2026-11-30 00:48:02 +0000\x1b[0m - dagster.daemon - \x1b[34mINFO\x1b[0m -"
+            " The disk is full.",
+            "The disk is full.",
+        ),
+        ("overfitting: the loss rose, an update was refused", ""),
         ("  over = Following(refused)\nerror: The store is away.", "error: The store is away."),
         ("WARNING:root:Retrying: connection refused", "Retrying: connection refused"),
         ("dagster._core.errors.Away: the server was killed", "the server was killed"),
