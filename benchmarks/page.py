@@ -61,9 +61,9 @@ def proof(runs: Sequence[Result], faults: str) -> str:
 
 
 def _of_another(runs: Sequence[Result], product: str) -> list[str]:
-    """The benchmarks whose last run was of another product than this, or kept none, and which."""
+    """The benchmarks whose last run was of another product than this, and which, if it was kept."""
     return [
-        f"{run.benchmark} ({f'`{run.product}`' if run.product else 'not kept'})"
+        f"{run.benchmark} (`{run.product}`)" if run.product else run.benchmark
         for run in runs
         if run.product != product
     ]

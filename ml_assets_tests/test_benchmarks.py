@@ -230,7 +230,7 @@ def test_figures_are_of_one_product_until_a_file_of_it_changes(
     assert f"9 faults struck. That is another product, `{tea.product}`." in told
     assert "Git does not know that commit here." in proof([], "Of commit 1234567, on")
     _as_before("tea")
-    assert f"{newest} benchmarks are not of it: tea (not kept).\n" in page_now()
+    assert f"{newest} benchmarks are not of it: tea.\n" in page_now()
     _as_before("nap")
     assert "The last runs are from before their product was kept.\n" in page_now()
 
