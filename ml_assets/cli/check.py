@@ -53,7 +53,7 @@ def check(pipeline: str | None, deep: bool, steps: int | None) -> int:
         print(f"{name}: {counted(len(found), 'mistake') if found else good}")
         for mistake in found:
             print(f"  {mistake}")
-        if unseen := not_looked_at(folder):
+        if found and (unseen := not_looked_at(folder)):
             print(f"  note: {unseen}")
         for warning in (*missing_here(folder, settings), *warnings_of(folder, settings)):
             print(f"  warning: {warning}")
