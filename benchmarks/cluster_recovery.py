@@ -108,7 +108,7 @@ class Loss:
 
     def lose(self) -> None:
         """Delete the pod."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of cluster has its own way
 
     def look(self) -> None:
         """Note what else there is to see when the next step has come."""
